@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use helve_contract::{Call, PathRules, Ports, Root, Session, Workspace};
-use helve_engine::{Engine, Gate, Mode, protected};
-use helve_hosts::Local;
+use helve_engine::{Engine, Gate, Mode, protected_path_rules};
+use helve_hosts::LocalHost;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
@@ -15,10 +15,10 @@ async fn main() -> anyhow::Result<()> {
     std::fs::create_dir(&folder)?;
     let dialect = helve_dialects::claude();
     let roots = [Root::writable(folder.canonicalize()?)];
-    let workspace = Workspace::new(roots, PathRules::new(protected()), dialect.reading);
+    let workspace = Workspace::new(roots, PathRules::new(protected_path_rules()), dialect.path_style);
 
     // What it can reach: files of this machine, no programs.
-    let ports = Ports::new(Arc::new(Local::new()));
+    let ports = Ports::new(Arc::new(LocalHost::new()));
     let session = Arc::new(Session::new("example", workspace, ports));
 
     // What the model can call, and what is asked before.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use helve_contract::{Call, Entry, PathRules, Ports, Reading, Result, Root, Session, Workspace, ports::Span};
+use helve_contract::{Call, Entry, PathRules, PathStyle, Ports, Result, Root, Session, Workspace, ports::Span};
 use helve_engine::Engine;
 use helve_macros::tool;
 
@@ -15,20 +15,20 @@ async fn word_count(
     /// File to count.
     path: String,
 ) -> Result<String> {
-    let path = call.readable(path)?;
-    call.say("reading");
+    let path = call.check_read(path)?;
+    call.report_progress("reading");
     let file = call.host().read(&path, Span::first(1 << 20)).await?;
     Ok(format!("{path}: {} words", String::from_utf8_lossy(&file.bytes).split_whitespace().count()))
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let here = Workspace::new([Root::readable(std::env::current_dir()?)], PathRules::default(), Reading::Relative);
-    let ports = Ports::new(Arc::new(helve_hosts::Local::new()));
+    let here = Workspace::new([Root::readable(std::env::current_dir()?)], PathRules::default(), PathStyle::Relative);
+    let ports = Ports::new(Arc::new(helve_hosts::LocalHost::new()));
     let mut call = Call::new("call-1", Arc::new(Session::new("example", here, ports)));
     call.progress = Some(Arc::new(|text| println!("… {text}")));
 
-    let engine = Engine::builder(helve_dialects::preset()).tool(Entry::of::<WordCount>()).build()?;
+    let engine = Engine::builder(helve_dialects::preset()).tool(Entry::from_tool::<WordCount>()).build()?;
     println!("{}", engine.run("word_count", r#"{"path": "Cargo.toml"}"#, call).await.text);
     Ok(())
 }

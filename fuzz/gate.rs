@@ -14,7 +14,8 @@ pub(crate) fn check(data: &[u8], dialect: &Dialect) {
         let rules = rules.iter().filter_map(|it| Rule::parse(it).ok());
         let gate = rules.fold(Gate::new(Mode::Default), |gate, rule| gate.deny(rule.clone()).allow(rule));
         let Ok(engine) = Engine::builder(dialect.clone()).gate(gate).build() else { return };
-        let workspace = Workspace::new([Root::writable("/w").named("shared")], PathRules::default(), dialect.reading);
+        let workspace =
+            Workspace::new([Root::writable("/w").with_name("shared")], PathRules::default(), dialect.path_style);
         let session = Session::new("trial", workspace, Ports::new(Arc::new(NoHost)));
         let call = Call::new("trial", Arc::new(session));
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };

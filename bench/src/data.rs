@@ -18,12 +18,12 @@ pub(crate) const NEEDLE: &str = "needle_7f3a9c";
 /// A line that is in one file of ten.
 pub(crate) const HANDLER: &str = r"fn\s+handle_[a-z]+_v[0-9]+\(";
 /// A mark that is once in each file.
-pub(crate) const MARK: &str = "NOTE_mark";
+pub(crate) const MARKER: &str = "NOTE_mark";
 
 /// Numbers that look random and are not (xorshift).
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// Begins anew.
     pub(crate) fn new() -> Self {
         Self(0x9e37_79b9_7f4a_7c15)
@@ -38,7 +38,7 @@ impl Dice {
     }
 
     /// A line such as source code has.
-    pub(crate) fn line(&mut self) -> String {
+    pub(crate) fn source_line(&mut self) -> String {
         let mut line = "    ".repeat(self.below(3));
         for at in 0..4 + self.below(10) {
             if at > 0 {
@@ -53,7 +53,7 @@ impl Dice {
     pub(crate) fn text(&mut self, bytes: usize) -> String {
         let mut text = String::with_capacity(bytes + 200);
         while text.len() < bytes {
-            text += &self.line();
+            text += &self.source_line();
             text.push('\n');
         }
         text
@@ -61,8 +61,8 @@ impl Dice {
 }
 
 /// This many numbered lines.
-pub(crate) fn numbered(lines: usize) -> String {
-    let mut dice = Dice::new();
+pub(crate) fn numbered_lines(lines: usize) -> String {
+    let mut dice = Rng::new();
     let mut text = String::new();
     for at in 0..lines {
         _ = writeln!(text, "line {at}: {}", WORDS[dice.below(WORDS.len())]);
@@ -72,7 +72,7 @@ pub(crate) fn numbered(lines: usize) -> String {
 
 /// A tree of source files, a few of them hidden, ignored or binary.
 pub(crate) fn tree(root: &Path, files: usize) -> Result<()> {
-    let mut dice = Dice::new();
+    let mut dice = Rng::new();
     fs::create_dir_all(root.join(".git"))?;
     fs::write(root.join(".gitignore"), "target/\n*.log\n")?;
     for at in 0..files {
@@ -85,7 +85,7 @@ pub(crate) fn tree(root: &Path, files: usize) -> Result<()> {
         fs::create_dir_all(&folder)?;
         let bytes = 2_000 + dice.below(20_000);
         let mut text = dice.text(bytes);
-        _ = writeln!(text, "// {MARK} {}", dice.line().trim());
+        _ = writeln!(text, "// {MARKER} {}", dice.source_line().trim());
         if at % 200 == 7 {
             _ = writeln!(text, "let x = {NEEDLE};");
         }
@@ -102,7 +102,7 @@ pub(crate) fn tree(root: &Path, files: usize) -> Result<()> {
 }
 
 /// Empty files in folders of a hundred; one of a hundred ends in `proto`.
-pub(crate) fn names(root: &Path, files: usize) -> Result<()> {
+pub(crate) fn empty_files(root: &Path, files: usize) -> Result<()> {
     for at in 0..files {
         let folder = root.join(format!("mod_{}/pkg_{}/src_{}", at / 10_000, at / 1_000 % 10, at / 100 % 10));
         if at % 100 == 0 {
@@ -115,8 +115,8 @@ pub(crate) fn names(root: &Path, files: usize) -> Result<()> {
 }
 
 /// Texts of 20 KB on average, in folders of fifty: nothing hidden, ignored or binary.
-pub(crate) fn texts(root: &Path, files: usize) -> Result<()> {
-    let mut dice = Dice::new();
+pub(crate) fn text_files(root: &Path, files: usize) -> Result<()> {
+    let mut dice = Rng::new();
     let pool = dice.text(1 << 20);
     for at in 0..files {
         let folder = root.join(format!("d{:02}/s{}", at / 500, at / 50 % 10));

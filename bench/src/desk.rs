@@ -11,12 +11,12 @@ use helve_contract::{
     ports::{Host, NoTasks, Tasks},
 };
 use helve_dialects::by_name;
-use helve_engine::{Builder, Engine, Gate, Mode, protected};
-use helve_hosts::Local;
+use helve_engine::{Engine, EngineBuilder, Gate, Mode, protected_path_rules};
+use helve_hosts::LocalHost;
 use tokio::runtime::{self, Runtime};
 
 /// A workspace and an engine over it, as a session of the program would have them.
-pub(crate) struct Desk {
+pub(crate) struct BenchSession {
     /// The engine.
     pub(crate) engine: Engine,
     /// The session that its calls belong to.
@@ -24,19 +24,23 @@ pub(crate) struct Desk {
     runtime: Runtime,
 }
 
-impl Desk {
+impl BenchSession {
     /// A dialect over a folder, files only.
     pub(crate) fn new(dialect: &str, root: &Path) -> Result<Self> {
-        Self::with(dialect, root, Ok)
+        Self::with_builder(dialect, root, Ok)
     }
 
     /// The same with an engine of its own.
-    pub(crate) fn with(dialect: &str, root: &Path, more: impl FnOnce(Builder) -> Result<Builder>) -> Result<Self> {
-        Self::build(dialect, root, Arc::new(Local::new()), Arc::new(NoTasks), more)
+    pub(crate) fn with_builder(
+        dialect: &str,
+        root: &Path,
+        more: impl FnOnce(EngineBuilder) -> Result<EngineBuilder>,
+    ) -> Result<Self> {
+        Self::build(dialect, root, Arc::new(LocalHost::new()), Arc::new(NoTasks), more)
     }
 
     /// A dialect over a folder, with commands.
-    pub(crate) fn shell(dialect: &str, root: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Result<Self> {
+    pub(crate) fn with_tasks(dialect: &str, root: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Result<Self> {
         Self::build(dialect, root, host, tasks, Ok)
     }
 
@@ -45,10 +49,11 @@ impl Desk {
         root: &Path,
         host: Arc<dyn Host>,
         tasks: Arc<dyn Tasks>,
-        more: impl FnOnce(Builder) -> Result<Builder>,
+        more: impl FnOnce(EngineBuilder) -> Result<EngineBuilder>,
     ) -> Result<Self> {
         let dialect = by_name(dialect).context("the dialect is not there")?;
-        let workspace = Workspace::new([Root::writable(root)], PathRules::new(protected()), dialect.reading);
+        let workspace =
+            Workspace::new([Root::writable(root)], PathRules::new(protected_path_rules()), dialect.path_style);
         let ports = Ports { tasks, ..Ports::new(host) };
         let engine = more(Engine::builder(dialect).gate(Gate::new(Mode::Open)))?.build()?;
         let session = Arc::new(Session::new("bench", workspace, ports));
@@ -61,13 +66,13 @@ impl Desk {
     }
 
     /// Waits for something on this desk's runtime.
-    pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
 
     /// Calls a tool once; a failure is an error here.
-    pub(crate) fn ask(&self, tool: &str, args: &str) -> Result<Reply> {
-        let reply = self.wait(self.engine.run(tool, args, self.call()));
+    pub(crate) fn call_tool(&self, tool: &str, args: &str) -> Result<Reply> {
+        let reply = self.block_on(self.engine.run(tool, args, self.call()));
         if reply.is_error {
             bail!("{tool} failed: {}", reply.text);
         }
@@ -76,7 +81,7 @@ impl Desk {
 
     /// Calls a tool this many times, one after the other.
     pub(crate) fn repeat(&self, times: usize, tool: &str, args: &str) -> Result<()> {
-        let failed = self.wait(async {
+        let failed = self.block_on(async {
             for _ in 0..times {
                 let reply = self.engine.run(tool, args, self.call()).await;
                 if reply.is_error {
@@ -90,13 +95,13 @@ impl Desk {
 }
 
 /// A folder of our own, in memory where the machine has such a place, so that no disk decides.
-pub(crate) fn in_memory() -> Result<(tempfile::TempDir, PathBuf)> {
+pub(crate) fn tmpfs_dir() -> Result<(tempfile::TempDir, PathBuf)> {
     let place = Path::new("/dev/shm");
     folder(if place.is_dir() { place } else { Path::new("/var/tmp") })
 }
 
 /// A folder of our own on a disk.
-pub(crate) fn on_disk() -> Result<(tempfile::TempDir, PathBuf)> {
+pub(crate) fn disk_dir() -> Result<(tempfile::TempDir, PathBuf)> {
     folder(Path::new("/var/tmp"))
 }
 
@@ -107,7 +112,7 @@ fn folder(place: &Path) -> Result<(tempfile::TempDir, PathBuf)> {
 }
 
 /// A program on `PATH`.
-pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
+pub(crate) fn find_program(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     names.iter().find_map(|name| std::env::split_paths(&path).map(|dir| dir.join(name)).find(|it| it.is_file()))
 }

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::measure::Spread;
+use crate::measure::Percentiles;
 
 /// From this power on the growth is told to be wrong: a sort is 1.1, a loop in a loop is 2.
-pub(crate) const STEEP: f64 = 1.3;
+pub(crate) const MAX_EXPONENT: f64 = 1.3;
 /// The power is fitted to this many of the largest sizes: among the small ones, what each call costs decides.
-const TAIL: usize = 3;
+const FIT_POINTS: usize = 3;
 
 /// Times over sizes, of one or more ways to do the same.
 #[derive(Clone, Debug, Serialize)]
@@ -34,25 +34,25 @@ pub(crate) struct Series {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Point {
     pub(crate) size: usize,
-    pub(crate) micros: Spread,
+    pub(crate) micros: Percentiles,
 }
 
 impl Series {
     pub(crate) fn new(name: &str, points: Vec<Point>) -> Self {
-        let tail = &points[points.len().saturating_sub(TAIL)..];
+        let tail = &points[points.len().saturating_sub(FIT_POINTS)..];
         // What other work on the machine adds is least in the quickest tenth.
-        let power = power(tail.iter().map(|it| (it.size as f64, it.micros.p10)));
+        let power = fit_exponent(tail.iter().map(|it| (it.size as f64, it.micros.p10)));
         Self { name: name.to_owned(), power, points }
     }
 
     /// Whether it grows much faster than its size.
-    pub(crate) fn is_steep(&self) -> bool {
-        self.power.is_some_and(|it| it > STEEP)
+    pub(crate) fn is_superlinear(&self) -> bool {
+        self.power.is_some_and(|it| it > MAX_EXPONENT)
     }
 }
 
 /// The slope of the straight line through points whose both axes are logarithms.
-fn power(points: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
+fn fit_exponent(points: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     let points: Vec<(f64, f64)> = points.map(|(x, y)| (x.ln(), y.ln())).filter(|it| it.1.is_finite()).collect();
     let many = points.len() as f64;
     let (mean_x, mean_y) =
@@ -69,7 +69,7 @@ mod tests {
     fn series(time: impl Fn(f64) -> f64) -> Series {
         let points = [100_usize, 1_000, 10_000, 100_000].map(|size| {
             let time = time(size as f64);
-            Point { size, micros: Spread { p10: time, p50: time, p90: time } }
+            Point { size, micros: Percentiles { p10: time, p50: time, p90: time } }
         });
         Series::new("it", points.to_vec())
     }
@@ -77,13 +77,13 @@ mod tests {
     #[test]
     fn a_loop_in_a_loop_shows() {
         let square = series(|n| 50.0 + n * n / 1e3);
-        assert!((square.power.unwrap() - 2.0).abs() < 0.1 && square.is_steep(), "{square:?}");
+        assert!((square.power.unwrap() - 2.0).abs() < 0.1 && square.is_superlinear(), "{square:?}");
     }
 
     #[test]
     fn a_sort_and_a_look_up_do_not() {
         let sort = series(|n| n * n.ln());
-        assert!((1.0..STEEP).contains(&sort.power.unwrap()) && !sort.is_steep(), "{sort:?}");
+        assert!((1.0..MAX_EXPONENT).contains(&sort.power.unwrap()) && !sort.is_superlinear(), "{sort:?}");
         assert!(series(|_| 7.0).power.unwrap().abs() < 1e-9);
     }
 }

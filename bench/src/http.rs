@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
 /// A connection to an MCP server, with a session.
-pub(crate) struct Client {
+pub(crate) struct BenchHttpClient {
     stream: BufReader<TcpStream>,
     host: String,
     /// Lines of the head that belong to the session.
@@ -18,7 +18,7 @@ pub(crate) struct Client {
     line: String,
 }
 
-impl Client {
+impl BenchHttpClient {
     /// Connects, and begins a session.
     pub(crate) fn connect(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).with_context(|| address.to_owned())?;
@@ -52,7 +52,7 @@ impl Client {
             message.len()
         );
         self.stream.get_mut().write_all(request.as_bytes())?;
-        self.answer()
+        self.read_response()
     }
 
     /// Calls a tool. A failure of the tool is an error here.
@@ -70,7 +70,7 @@ impl Client {
         Ok(self.line.trim_end())
     }
 
-    fn answer(&mut self) -> Result<Option<String>> {
+    fn read_response(&mut self) -> Result<Option<String>> {
         let status = self.line()?.to_owned();
         let (mut length, mut chunked, mut session) = (None, false, None);
         loop {
@@ -88,10 +88,10 @@ impl Client {
         }
         self.body.clear();
         match (length, chunked) {
-            (Some(length), _) => self.take(length)?,
+            (Some(length), _) => self.read_exact(length)?,
             (None, true) => loop {
                 let length = usize::from_str_radix(self.line()?, 16)?;
-                self.take(length)?;
+                self.read_exact(length)?;
                 self.line()?;
                 if length == 0 {
                     break;
@@ -105,7 +105,7 @@ impl Client {
         Ok(session)
     }
 
-    fn take(&mut self, length: usize) -> Result<()> {
+    fn read_exact(&mut self, length: usize) -> Result<()> {
         let from = self.body.len();
         self.body.resize(from + length, 0);
         Ok(self.stream.read_exact(&mut self.body[from..])?)

@@ -17,8 +17,8 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    measure::{Effort, Scale},
-    report::Report,
+    measure::{BenchEffort, Scale},
+    report::BenchReport,
 };
 
 const HELP: &str = "\
@@ -37,7 +37,7 @@ Usage: bench/run [--only GROUP[,GROUP]] [--like TEXT] [--quick | --check] [--cal
 Peers come from `bench/peers`. HELVE_CALLS=N: calls of each of the 50 clients in the group load.";
 
 /// What was asked for on the command line.
-struct Wishes {
+struct BenchArgs {
     only: Vec<String>,
     like: String,
     scale: Scale,
@@ -47,14 +47,14 @@ struct Wishes {
 }
 
 fn main() -> ExitCode {
-    helve_hosts::inner_stage();
-    helve_web::child_stage();
+    helve_hosts::run_helper_if_requested();
+    helve_web::run_parser_if_requested();
     let args: Vec<String> = std::env::args().skip(1).collect();
     if matches!(args.first().map(String::as_str), Some("--help" | "-h")) {
         println!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    match wishes(args).and_then(|wishes| run(&wishes)) {
+    match parse_args(args).and_then(|wishes| run(&wishes)) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("bench: {error:#}");
@@ -63,8 +63,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn wishes(args: Vec<String>) -> Result<Wishes> {
-    let mut wishes = Wishes {
+fn parse_args(args: Vec<String>) -> Result<BenchArgs> {
+    let mut wishes = BenchArgs {
         only: Vec::new(),
         like: String::new(),
         scale: Scale::Full,
@@ -94,14 +94,14 @@ fn wishes(args: Vec<String>) -> Result<Wishes> {
 }
 
 /// Runs the groups. What fails is told, and the others still run.
-fn run(wishes: &Wishes) -> Result<ExitCode> {
+fn run(wishes: &BenchArgs) -> Result<ExitCode> {
     let effort = match wishes.scale {
-        Scale::Full => Effort::full(),
-        Scale::Quick => Effort::quick(),
-        Scale::Check => Effort::check(),
+        Scale::Full => BenchEffort::full(),
+        Scale::Quick => BenchEffort::quick(),
+        Scale::Check => BenchEffort::check(),
     };
-    let mut report = Report::new(effort, wishes.helve.clone(), wishes.like.clone());
-    let short = |name: &str| wishes.scale != Scale::Check || groups::CHECKED.contains(&name);
+    let mut report = BenchReport::new(effort, wishes.helve.clone(), wishes.like.clone());
+    let short = |name: &str| wishes.scale != Scale::Check || groups::CHECK_GROUPS.contains(&name);
     for (name, group) in groups::ALL {
         let named = wishes.only.iter().any(|it| it == name);
         if named || (wishes.only.is_empty() && short(name)) {
@@ -115,7 +115,7 @@ fn run(wishes: &Wishes) -> Result<ExitCode> {
     if let Some(page) = &wishes.write {
         report.write_into(page)?;
     }
-    let faults = report.faults();
+    let faults = report.failures();
     for fault in &faults {
         eprintln!("FAILED: {fault}");
     }

@@ -10,11 +10,11 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 /// One side of a comparison: does its work this many times.
-pub(crate) type Side<'a> = &'a mut dyn FnMut(usize) -> Result<()>;
+pub(crate) type BenchSide<'a> = &'a mut dyn FnMut(usize) -> Result<()>;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
+pub(crate) struct BenchEffort {
     /// The most rounds of a comparison.
     rounds: usize,
     /// No more rounds are begun after this time for each side, once there are [`FEWEST`].
@@ -35,31 +35,31 @@ pub(crate) enum Scale {
 }
 
 /// The fewest rounds that a median is taken of, and the fewest where a round takes very long.
-const FEWEST: usize = 7;
-const FEWEST_SLOW: usize = 3;
+const MIN_ROUNDS: usize = 7;
+const MIN_ROUNDS_SLOW: usize = 3;
 /// A sample lasts at least this long, so that the clock does not matter.
-const SAMPLE: Duration = Duration::from_micros(500);
+const MIN_SAMPLE_TIME: Duration = Duration::from_micros(500);
 /// A pause before each sample: a side that waits awake for its next call would be in the way of the one after it.
-const REST: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What one side took.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Timed {
+pub(crate) struct Timing {
     /// Seconds of one piece of work, in each round.
-    walls: Vec<f64>,
+    wall_secs: Vec<f64>,
     /// CPU seconds of all rounds together, per piece of work.
     cpu: f64,
 }
 
 /// What came out of a comparison.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Measured {
+pub(crate) struct Comparison {
     /// Ours by theirs, of each pair.
-    pub(crate) ratio: Spread,
+    pub(crate) ratio: Percentiles,
     /// Microseconds of one of ours.
-    pub(crate) ours_us: Spread,
+    pub(crate) ours_us: Percentiles,
     /// Microseconds of one of theirs.
-    pub(crate) peer_us: Spread,
+    pub(crate) peer_us: Percentiles,
     /// CPU time of all of ours by that of all of theirs, per piece of work.
     pub(crate) cpu: f64,
     /// How many pairs there were.
@@ -68,7 +68,7 @@ pub(crate) struct Measured {
 
 /// The middle of some figures, and where all but the outermost tenths lie.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Spread {
+pub(crate) struct Percentiles {
     /// A tenth is below.
     pub(crate) p10: f64,
     /// Half is below.
@@ -77,7 +77,7 @@ pub(crate) struct Spread {
     pub(crate) p90: f64,
 }
 
-impl Effort {
+impl BenchEffort {
     /// For figures.
     pub(crate) fn full() -> Self {
         Self { rounds: 101, time: Duration::from_secs(2), scale: Scale::Full }
@@ -85,7 +85,7 @@ impl Effort {
 
     /// To see that it runs.
     pub(crate) fn quick() -> Self {
-        Self { rounds: FEWEST, time: Duration::from_millis(100), scale: Scale::Quick }
+        Self { rounds: MIN_ROUNDS, time: Duration::from_millis(100), scale: Scale::Quick }
     }
 
     /// To see that nothing has become many times slower.
@@ -99,21 +99,21 @@ impl Effort {
     }
 
     /// Measures sides in turns, A B C A B C …. A side that fails is out of the race from then on.
-    pub(crate) fn race(&self, sides: &mut [Side<'_>]) -> Vec<Result<Timed>> {
-        let mut counts: Vec<_> = sides.iter_mut().map(|side| enough(*side)).collect();
-        let mut all = vec![Timed::default(); sides.len()];
+    pub(crate) fn race(&self, sides: &mut [BenchSide<'_>]) -> Vec<Result<Timing>> {
+        let mut counts: Vec<_> = sides.iter_mut().map(|side| calibrate(*side)).collect();
+        let mut all = vec![Timing::default(); sides.len()];
         let (start, most) = (Instant::now(), self.time * sides.len() as u32);
         for round in 0..self.rounds {
-            let fewest = if start.elapsed() > most * 2 { FEWEST_SLOW } else { FEWEST };
+            let fewest = if start.elapsed() > most * 2 { MIN_ROUNDS_SLOW } else { MIN_ROUNDS };
             if round >= fewest && start.elapsed() >= most {
                 break;
             }
             for ((side, count), timed) in sides.iter_mut().zip(&mut counts).zip(&mut all) {
                 let Ok(times) = *count else { continue };
-                thread::sleep(REST);
+                thread::sleep(PAUSE);
                 match sample(*side, times) {
                     Ok(sample) => {
-                        timed.walls.push(sample.wall);
+                        timed.wall_secs.push(sample.wall);
                         timed.cpu += sample.cpu;
                     }
                     Err(error) => *count = Err(error),
@@ -124,17 +124,17 @@ impl Effort {
     }
 }
 
-impl Timed {
+impl Timing {
     /// Microseconds of one piece of work.
-    pub(crate) fn micros(&self) -> Spread {
-        Spread::of(self.walls.iter().map(|it| it * 1e6).collect())
+    pub(crate) fn micros(&self) -> Percentiles {
+        Percentiles::of(self.wall_secs.iter().map(|it| it * 1e6).collect())
     }
 
     /// This side by another of the same race.
-    pub(crate) fn by(&self, peer: &Self) -> Measured {
-        Measured {
-            pairs: self.walls.len().min(peer.walls.len()),
-            ratio: Spread::of(self.walls.iter().zip(&peer.walls).map(|(a, b)| a / b).collect()),
+    pub(crate) fn compare(&self, peer: &Self) -> Comparison {
+        Comparison {
+            pairs: self.wall_secs.len().min(peer.wall_secs.len()),
+            ratio: Percentiles::of(self.wall_secs.iter().zip(&peer.wall_secs).map(|(a, b)| a / b).collect()),
             ours_us: self.micros(),
             peer_us: peer.micros(),
             cpu: self.cpu / peer.cpu,
@@ -143,28 +143,28 @@ impl Timed {
 }
 
 /// Seconds of one piece of work.
-struct Sample {
+struct TimeSample {
     wall: f64,
     cpu: f64,
 }
 
-fn sample(side: Side<'_>, count: usize) -> Result<Sample> {
+fn sample(side: BenchSide<'_>, count: usize) -> Result<TimeSample> {
     let cpu = cpu();
     let start = Instant::now();
     side(count)?;
     let wall = start.elapsed().as_secs_f64();
     let cpu = self::cpu() - cpu;
-    Ok(Sample { wall: wall / count as f64, cpu: cpu / count as f64 })
+    Ok(TimeSample { wall: wall / count as f64, cpu: cpu / count as f64 })
 }
 
 /// How many times a side works in one sample. Warms it up on the way: what takes long once may do so for the first time, so
 /// that it has to take long twice.
-fn enough(side: Side<'_>) -> Result<usize> {
+fn calibrate(side: BenchSide<'_>) -> Result<usize> {
     side(1)?;
     let mut is_long = |count: usize| -> Result<bool> {
         let start = Instant::now();
         side(count)?;
-        Ok(start.elapsed() >= SAMPLE || count >= 1 << 12)
+        Ok(start.elapsed() >= MIN_SAMPLE_TIME || count >= 1 << 12)
     };
     let mut count = 1;
     while !(is_long(count)? && is_long(count)?) {
@@ -188,7 +188,7 @@ fn children() -> Option<f64> {
     Some((ticks.next()? + ticks.next()?) as f64 / 100.0)
 }
 
-impl Spread {
+impl Percentiles {
     pub(crate) fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let last = figures.len().saturating_sub(1) as f64;
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_middle_is_told_with_its_spread() {
-        let spread = Spread::of((0..=100).rev().map(f64::from).collect());
+        let spread = Percentiles::of((0..=100).rev().map(f64::from).collect());
         assert_eq!((spread.p10, spread.p50, spread.p90), (10.0, 50.0, 90.0));
     }
 
@@ -213,7 +213,7 @@ mod tests {
         let turns = std::cell::RefCell::new(String::new());
         let work = |name: char| {
             turns.borrow_mut().push(name);
-            thread::sleep(SAMPLE);
+            thread::sleep(MIN_SAMPLE_TIME);
             Ok(())
         };
         let mut left = 4;
@@ -221,9 +221,9 @@ mod tests {
             left -= 1;
             if left > 0 { work('x') } else { anyhow::bail!("no more") }
         };
-        let mut told = Effort::quick().race(&mut [&mut |_| work('a'), &mut |_| work('b'), &mut fails]);
+        let mut told = BenchEffort::quick().race(&mut [&mut |_| work('a'), &mut |_| work('b'), &mut fails]);
         assert_eq!(told.pop().unwrap().unwrap_err().to_string(), "no more");
-        assert!(told.iter().all(|it| it.as_ref().unwrap().walls.len() >= FEWEST_SLOW));
+        assert!(told.iter().all(|it| it.as_ref().unwrap().wall_secs.len() >= MIN_ROUNDS_SLOW));
         assert_eq!(&turns.into_inner()[..13], "aaabbbxxxabab");
     }
 }

@@ -7,16 +7,16 @@ use serde_json::json;
 
 use crate::{
     growth::Curve,
-    measure::{Measured, Scale, Spread},
+    measure::{Comparison, Percentiles, Scale},
     plot,
-    report::{Kind, Report, Row},
+    report::{BenchReport, ComparisonRow, NoteKind},
 };
 
 /// The part of a page that is ours to write.
-const FROM: &str = "<!-- figures: written by bench/run --write -->";
-const TO: &str = "<!-- end of figures -->";
+const BEGIN_MARKER: &str = "<!-- figures: written by bench/run --write -->";
+const END_MARKER: &str = "<!-- end of figures -->";
 
-impl Report {
+impl BenchReport {
     /// Writes `results.json`, `results.md` and a picture of each group's growth.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
@@ -36,19 +36,21 @@ impl Report {
     pub(crate) fn write_into(&self, page: &Path) -> Result<()> {
         let about = || format!("{}", page.display());
         let text = fs::read_to_string(page).with_context(about)?;
-        let (before, rest) = text.split_once(FROM).with_context(|| format!("{}: no line {FROM}", about()))?;
-        let (_, after) = rest.split_once(TO).with_context(|| format!("{}: no line {TO}", about()))?;
+        let (before, rest) =
+            text.split_once(BEGIN_MARKER).with_context(|| format!("{}: no line {BEGIN_MARKER}", about()))?;
+        let (_, after) = rest.split_once(END_MARKER).with_context(|| format!("{}: no line {END_MARKER}", about()))?;
         let plots = page.with_file_name("plots");
         fs::create_dir_all(&plots)?;
         self.pictures(&plots)?;
-        fs::write(page, format!("{before}{FROM}\n\n{}\n{TO}{after}", self.page("plots/"))).with_context(about)?;
+        fs::write(page, format!("{before}{BEGIN_MARKER}\n\n{}\n{END_MARKER}{after}", self.page("plots/")))
+            .with_context(about)?;
         eprintln!("written: {} and {}", page.display(), plots.display());
         Ok(())
     }
 
     fn pictures(&self, folder: &Path) -> Result<()> {
         for group in self.groups() {
-            if let Some(svg) = plot::picture(group, &self.curves_of(group)) {
+            if let Some(svg) = plot::render_svg(group, &self.curves_of(group)) {
                 fs::write(folder.join(format!("{group}.svg")), svg)?;
             }
         }
@@ -91,7 +93,7 @@ impl Report {
                 page += "\n| what | figure | aim |\n|---|--:|---|\n";
             }
             for fact in self.facts.iter().filter(|it| it.group == group) {
-                let (what, figure, unit) = (cell(&fact.what), figure(fact.figure), fact.unit);
+                let (what, figure, unit) = (cell(&fact.what), format_figure(fact.figure), fact.unit);
                 _ = writeln!(page, "| {what} | {figure} {unit} | {} |", fact.verdict());
             }
             let curves = self.curves_of(group);
@@ -100,10 +102,10 @@ impl Report {
                 page += "\n| growth | who | µs at each size | power |\n|---|---|---|--:|\n";
             }
             for curve in curves {
-                grown(&mut page, curve);
+                curve_table(&mut page, curve);
             }
             for remark in self.remarks.iter().filter(|it| it.group == group) {
-                _ = write!(page, "\n{}: {}\n", remark.kind.word(), remark.text);
+                _ = write!(page, "\n{}: {}\n", remark.kind.as_str(), remark.text);
             }
         }
         page
@@ -115,7 +117,7 @@ impl Report {
         let facts = self.facts.iter().filter(|it| it.aim.is_some()).map(|it| (it.verdict(), it.what.clone()));
         let (missed, met): (Vec<_>, Vec<_>) = rows.chain(facts).partition(|it| it.0.contains("missed"));
         _ = writeln!(page, "\nAims: {} met, {} missed.", met.len(), missed.len());
-        let skipped = self.remarks.iter().filter(|it| it.kind == Kind::Skipped).count();
+        let skipped = self.remarks.iter().filter(|it| it.kind == NoteKind::Skipped).count();
         if skipped > 0 {
             _ = writeln!(page, "{skipped} things could not be measured here; each group says which.");
         }
@@ -123,31 +125,31 @@ impl Report {
 }
 
 /// The lines of a curve.
-fn grown(page: &mut String, curve: &Curve) {
+fn curve_table(page: &mut String, curve: &Curve) {
     for series in &curve.series {
         let points: Vec<String> =
-            series.points.iter().map(|it| format!("{}: {}", it.size, figure(it.micros.p50))).collect();
+            series.points.iter().map(|it| format!("{}: {}", it.size, format_figure(it.micros.p50))).collect();
         let power = series.power.map_or("–".to_owned(), |it| format!("{it:.2}"));
-        let steep = if series.is_steep() { " **steep**" } else { "" };
+        let steep = if series.is_superlinear() { " **steep**" } else { "" };
         let what = format!("{}, {}", curve.what, curve.unit);
         _ = writeln!(page, "| {} | {} | {} | {power}{steep} |", cell(&what), cell(&series.name), points.join(" · "));
     }
 }
 
-impl Row {
+impl ComparisonRow {
     fn line(&self) -> String {
-        let Measured { ratio, ours_us, peer_us, cpu, pairs } = &self.measured;
-        let Spread { p10, p50, p90 } = ratio;
-        let cpu = if self.has_cpu { figure(*cpu) } else { "–".to_owned() };
+        let Comparison { ratio, ours_us, peer_us, cpu, pairs } = &self.measured;
+        let Percentiles { p10, p50, p90 } = ratio;
+        let cpu = if self.has_cpu { format_figure(*cpu) } else { "–".to_owned() };
         format!(
             "| {} | {} | **{}** | {}–{} | {cpu} | {} | {} | {pairs} | {} |\n",
             cell(&self.ours),
             cell(&self.peer),
-            figure(*p50),
-            figure(*p10),
-            figure(*p90),
-            figure(ours_us.p50),
-            figure(peer_us.p50),
+            format_figure(*p50),
+            format_figure(*p10),
+            format_figure(*p90),
+            format_figure(ours_us.p50),
+            format_figure(peer_us.p50),
             self.verdict()
         )
     }
@@ -158,7 +160,7 @@ fn cell(text: &str) -> String {
 }
 
 /// Three digits that matter.
-pub(crate) fn figure(number: f64) -> String {
+pub(crate) fn format_figure(number: f64) -> String {
     match number.abs() {
         it if it >= 100.0 => format!("{number:.0}"),
         it if it >= 10.0 => format!("{number:.1}"),

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::wire::Peer;
+use crate::wire::PeerProcess;
 
 /// Where `bench/peers` puts them.
 pub(crate) fn cache() -> Option<PathBuf> {
@@ -27,9 +27,9 @@ pub(crate) fn cached(path: &str) -> Option<PathBuf> {
 
 /// What is done by one call of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work<'a> {
+pub(crate) enum PeerWork<'a> {
     /// The least that it can do.
-    Least,
+    Noop,
     /// A whole file.
     Read(&'a Path),
     /// Lines of a file, from one on; and the same in bytes, for who counts those.
@@ -50,7 +50,7 @@ pub(crate) enum Work<'a> {
 
 /// The words of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Words {
+pub(crate) enum PeerKind {
     Helve,
     Floor,
     ServerFilesystem,
@@ -59,10 +59,10 @@ pub(crate) enum Words {
     JustBash,
 }
 
-impl Words {
+impl PeerKind {
     /// The tool and its arguments for some work; `None` where it has no tool for it.
-    pub(crate) fn call(self, work: Work<'_>) -> Option<(&'static str, Value)> {
-        use Work::{Edit, Glob, Grep, Least, List, Page, Read, Run, Write};
+    pub(crate) fn call(self, work: PeerWork<'_>) -> Option<(&'static str, Value)> {
+        use PeerWork::{Edit, Glob, Grep, List, Noop, Page, Read, Run, Write};
         Some(match (self, work) {
             (Self::Helve, Read(path)) => ("read", json!({ "path": path })),
             (Self::Helve, Page { path, from, lines, .. }) => {
@@ -74,9 +74,9 @@ impl Words {
             (Self::Helve, Glob(path, ending)) => ("glob", json!({ "path": path, "pattern": format!("**/*.{ending}") })),
             (Self::Helve, Grep(path, pattern)) => ("grep", json!({ "path": path, "pattern": pattern })),
             (Self::Helve, Run(command)) => ("exec", json!({ "command": command })),
-            (Self::Helve, Least) => return None,
+            (Self::Helve, Noop) => return None,
 
-            (Self::Floor, Least) => ("echo", json!({ "message": "x" })),
+            (Self::Floor, Noop) => ("echo", json!({ "message": "x" })),
             (Self::Floor, Read(path)) => ("read", json!({ "path": path })),
             (Self::Floor, Page { path, byte, bytes, .. }) => {
                 ("read", json!({ "path": path, "offset": byte, "limit": bytes }))
@@ -88,7 +88,7 @@ impl Words {
             (Self::Floor, Run(command)) => ("sh", json!({ "command": command })),
             (Self::Floor, Grep(..)) => return None,
 
-            (Self::ServerFilesystem | Self::RustFilesystem, Least) => ("list_allowed_directories", json!({})),
+            (Self::ServerFilesystem | Self::RustFilesystem, Noop) => ("list_allowed_directories", json!({})),
             (Self::ServerFilesystem | Self::RustFilesystem, Read(path)) => ("read_text_file", json!({ "path": path })),
             (Self::RustFilesystem, Page { path, from, lines, .. }) => {
                 ("read_file_lines", json!({ "path": path, "offset": from - 1, "limit": lines }))
@@ -110,7 +110,7 @@ impl Words {
             (Self::ServerFilesystem, Page { .. } | Grep(..)) => return None,
             (Self::ServerFilesystem | Self::RustFilesystem, Run(_)) => return None,
 
-            (Self::DesktopCommander, Least) => ("list_sessions", json!({})),
+            (Self::DesktopCommander, Noop) => ("list_sessions", json!({})),
             (Self::DesktopCommander, Read(path)) => ("read_file", json!({ "path": path })),
             (Self::DesktopCommander, Page { path, from, lines, .. }) => {
                 ("read_file", json!({ "path": path, "offset": from - 1, "length": lines }))
@@ -126,16 +126,16 @@ impl Words {
             // It searches in the background and is asked again and again, which is another thing.
             (Self::DesktopCommander, Glob(..) | Grep(..)) => return None,
 
-            (Self::JustBash, work) => ("bash", json!({ "commands": work.spelt()? })),
+            (Self::JustBash, work) => ("bash", json!({ "commands": work.to_shell()? })),
         })
     }
 }
 
-impl Work<'_> {
+impl PeerWork<'_> {
     /// For a shell that has nothing else.
-    fn spelt(self) -> Option<String> {
+    fn to_shell(self) -> Option<String> {
         Some(match self {
-            Self::Least => ":".to_owned(),
+            Self::Noop => ":".to_owned(),
             Self::Read(path) => format!("cat {}", path.display()),
             Self::Page { path, from, lines, .. } => format!("sed -n '{from},{}p' {}", from + lines - 1, path.display()),
             Self::List(path) => format!("ls {}", path.display()),
@@ -149,39 +149,39 @@ impl Work<'_> {
 }
 
 /// A server that can be started.
-pub(crate) struct Server {
+pub(crate) struct PeerServer {
     /// Its name in the tables.
     pub(crate) name: &'static str,
     /// Its words.
-    pub(crate) words: Words,
+    pub(crate) kind: PeerKind,
     program: PathBuf,
     args: Vec<PathBuf>,
     home: Option<PathBuf>,
 }
 
-impl Server {
+impl PeerServer {
     /// Starts it.
-    pub(crate) fn start(&self) -> Result<Peer> {
+    pub(crate) fn start(&self) -> Result<PeerProcess> {
         let mut command = Command::new(&self.program);
         command.args(&self.args);
         if let Some(home) = &self.home {
             std::fs::create_dir_all(home)?;
             command.env("HOME", home).env("HELVE_STATE_DIR", home.join("state"));
         }
-        Peer::start(&mut command).with_context(|| self.name.to_owned())
+        PeerProcess::start(&mut command).with_context(|| self.name.to_owned())
     }
 
     /// `helve mcp` with one of its dialects.
     pub(crate) fn helve(helve: &Path, dialect: &str, home: &Path, root: &Path) -> Self {
         let mut args: Vec<PathBuf> = ["mcp", "--dialect", dialect, "--workspace"].map(PathBuf::from).to_vec();
         args.push(root.to_owned());
-        Self { name: "helve mcp", words: Words::Helve, program: helve.to_owned(), args, home: Some(home.to_owned()) }
+        Self { name: "helve mcp", kind: PeerKind::Helve, program: helve.to_owned(), args, home: Some(home.to_owned()) }
     }
 
     /// The floor, which is built with this program.
     pub(crate) fn floor() -> Result<Self> {
         let program = std::env::current_exe()?.with_file_name("helve-floor");
-        Ok(Self { name: "floor", words: Words::Floor, program, args: Vec::new(), home: None })
+        Ok(Self { name: "floor", kind: PeerKind::Floor, program, args: Vec::new(), home: None })
     }
 
     /// Those that are installed, and the names of those that are not.
@@ -190,11 +190,11 @@ impl Server {
             let script = cached(&format!("node/{name}/node_modules/{file}"));
             let args = |script| std::iter::once(script).chain(args.iter().map(|it| it.to_path_buf())).collect();
             let home = Some(home.join(name));
-            (name, script.map(|it| Self { name, words, program: "node".into(), args: args(it), home }))
+            (name, script.map(|it| Self { name, kind: words, program: "node".into(), args: args(it), home }))
         };
         let rust = cached("rust/bin/rust-mcp-filesystem").map(|program| Self {
             name: "rust-mcp-filesystem",
-            words: Words::RustFilesystem,
+            kind: PeerKind::RustFilesystem,
             program,
             args: vec!["-w".into(), root.to_owned()],
             home: Some(home.join("rust-mcp-filesystem")),
@@ -203,8 +203,8 @@ impl Server {
         let commander = "@wonderwhy-er/desktop-commander/dist/index.js";
         let all = [
             ("rust-mcp-filesystem", rust),
-            node("server-filesystem", Words::ServerFilesystem, server, &[root]),
-            node("desktop-commander", Words::DesktopCommander, commander, &[]),
+            node("server-filesystem", PeerKind::ServerFilesystem, server, &[root]),
+            node("desktop-commander", PeerKind::DesktopCommander, commander, &[]),
         ];
         let (mut there, mut missing) = (Vec::new(), Vec::new());
         for (name, server) in all {
@@ -225,7 +225,7 @@ impl Server {
         std::fs::create_dir_all(home)?;
         std::fs::write(&shim, include_str!("just-bash.mjs"))?;
         let args = vec![shim, module, root.to_owned()];
-        let (name, words) = ("just-bash", Words::JustBash);
-        Ok(Some(Self { name, words, program: "node".into(), args, home: Some(home.to_owned()) }))
+        let (name, words) = ("just-bash", PeerKind::JustBash);
+        Ok(Some(Self { name, kind: words, program: "node".into(), args, home: Some(home.to_owned()) }))
     }
 }

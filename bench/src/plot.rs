@@ -20,7 +20,7 @@ const STYLE: &str = "<style>\
     text{font:12px system-ui,sans-serif}.head{font-size:15px;font-weight:600}</style>";
 
 /// The curves of one group in one picture; nothing where there is no line.
-pub(crate) fn picture(group: &str, curves: &[&Curve]) -> Option<String> {
+pub(crate) fn render_svg(group: &str, curves: &[&Curve]) -> Option<String> {
     let lines: Vec<(&Curve, &Series)> =
         curves.iter().flat_map(|it| it.series.iter().map(move |series| (*it, series))).collect();
     let points = || lines.iter().flat_map(|(_, it)| &it.points);
@@ -35,7 +35,7 @@ pub(crate) fn picture(group: &str, curves: &[&Curve]) -> Option<String> {
         text(group),
     );
     for power in x.powers() {
-        let at = x.place(10_f64.powi(power));
+        let at = x.position(10_f64.powi(power));
         _ = writeln!(
             svg,
             "<path class=\"grid\" d=\"M{at:.1} {TOP}V{BOTTOM}\"/>\
@@ -45,7 +45,7 @@ pub(crate) fn picture(group: &str, curves: &[&Curve]) -> Option<String> {
         );
     }
     for power in y.powers() {
-        let at = y.place(10_f64.powi(power));
+        let at = y.position(10_f64.powi(power));
         _ = writeln!(
             svg,
             "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{RIGHT}\"/>\
@@ -68,7 +68,7 @@ fn line(svg: &mut String, at: usize, curve: &Curve, series: &Series, (x, y): (&A
     let is_ours = curve.series.first().is_some_and(|it| std::ptr::eq(it, series));
     let dash = if is_ours { "" } else { " stroke-dasharray=\"5 4\"" };
     let places: Vec<(f64, f64)> =
-        series.points.iter().map(|it| (x.place(it.size as f64), y.place(it.micros.p50))).collect();
+        series.points.iter().map(|it| (x.position(it.size as f64), y.position(it.micros.p50))).collect();
     let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
     _ = writeln!(svg, "<path fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash} d=\"M{}\"/>", path.join("L"));
     for (x, y) in places {
@@ -106,7 +106,7 @@ impl Axis {
         Some(Self { least, most, from, to })
     }
 
-    fn place(&self, value: f64) -> f64 {
+    fn position(&self, value: f64) -> f64 {
         let part = (value.log10() - self.least) / (self.most - self.least);
         self.from + part.clamp(0.0, 1.0) * (self.to - self.from)
     }
@@ -142,21 +142,21 @@ fn text(raw: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{growth::Point, measure::Spread};
+    use crate::{growth::Point, measure::Percentiles};
 
     #[test]
     fn a_picture_has_axes_lines_and_names() {
-        let point = |size, time| Point { size, micros: Spread { p10: time, p50: time, p90: time } };
+        let point = |size, time| Point { size, micros: Percentiles { p10: time, p50: time, p90: time } };
         let series = vec![
             Series::new("ours", vec![point(100, 10.0), point(1_000, 100.0)]),
             Series::new("a < b", vec![point(100, 5.0), point(1_000, 500.0)]),
         ];
         let curve = Curve { group: "files", what: "ls".into(), unit: "entries".into(), series };
-        let svg = picture("files", &[&curve]).unwrap();
+        let svg = render_svg("files", &[&curve]).unwrap();
         assert!(svg.contains(">100</text>") && svg.contains(">1k</text>"), "{svg}");
         assert!(svg.contains(">10 µs</text>") && svg.contains(">1 ms</text>"), "{svg}");
         assert!(svg.contains("ls, ours (entries) ~ n^1.00") && svg.contains("a &lt; b (entries) ~ n^2.00"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 4);
-        assert_eq!(picture("none", &[]), None);
+        assert_eq!(render_svg("none", &[]), None);
     }
 }

@@ -9,17 +9,17 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::report::short;
+use crate::report::first_line;
 
 /// A process that answers lines with lines.
-pub(crate) struct Peer {
+pub(crate) struct PeerProcess {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     id: u64,
 }
 
-impl Peer {
+impl PeerProcess {
     /// Starts it.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let told = command.get_program().display().to_string();
@@ -30,14 +30,14 @@ impl Peer {
         Ok(Self { child, input, output, id: 100 })
     }
 
-    fn tell(&mut self, message: &Value) -> Result<()> {
+    fn send(&mut self, message: &Value) -> Result<()> {
         let input = self.input.as_mut().context("no input")?;
         input.write_all(format!("{message}\n").as_bytes())?;
         Ok(())
     }
 
     /// The next answer. What the server tells or asks by itself is passed over.
-    fn answer(&mut self) -> Result<String> {
+    fn read_response(&mut self) -> Result<String> {
         let mut line = String::new();
         loop {
             line.clear();
@@ -56,32 +56,32 @@ impl Peer {
             && let Some(id) = asked.get("id")
         {
             let empty = if asked["method"] == "roots/list" { json!({ "roots": [] }) } else { json!({}) };
-            self.tell(&json!({ "jsonrpc": "2.0", "id": id, "result": empty }))?;
+            self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": empty }))?;
         }
         Ok(())
     }
 
     /// Sends a line and waits for one.
-    pub(crate) fn ask(&mut self, message: &Value) -> Result<String> {
-        self.tell(message)?;
-        self.answer()
+    pub(crate) fn request(&mut self, message: &Value) -> Result<String> {
+        self.send(message)?;
+        self.read_response()
     }
 
     /// A client's first words, up to the list of tools.
-    pub(crate) fn listed(&mut self) -> Result<Value> {
+    pub(crate) fn initialize(&mut self) -> Result<Value> {
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
             "clientInfo": { "name": "bench", "version": "1" } });
-        self.ask(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))?;
-        self.tell(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
-        Ok(serde_json::from_str(&self.ask(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }))?)?)
+        self.request(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))?;
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+        Ok(serde_json::from_str(&self.request(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }))?)?)
     }
 
     /// Calls a tool; the answer as it came. A failure of the tool is an error here.
     pub(crate) fn call(&mut self, tool: &str, args: &Value) -> Result<String> {
         self.id += 1;
         let call = request(self.id, tool, args);
-        let answer = self.ask(&call)?;
-        sound(&answer).with_context(|| format!("{tool} {}", short(&args.to_string())))?;
+        let answer = self.request(&call)?;
+        check_response(&answer).with_context(|| format!("{tool} {}", first_line(&args.to_string())))?;
         Ok(answer)
     }
 
@@ -89,13 +89,13 @@ impl Peer {
     pub(crate) fn begin(&mut self, tool: &str, args: &Value) -> Result<()> {
         self.id += 1;
         let call = request(self.id, tool, args);
-        self.tell(&call)
+        self.send(&call)
     }
 
     /// The answer to what was begun.
-    pub(crate) fn answered(&mut self) -> Result<String> {
-        let answer = self.answer()?;
-        sound(&answer)?;
+    pub(crate) fn wait(&mut self) -> Result<String> {
+        let answer = self.read_response()?;
+        check_response(&answer)?;
         Ok(answer)
     }
 
@@ -116,7 +116,7 @@ impl Peer {
         let answered = std::thread::scope(|scope| {
             let sent = scope.spawn(|| input.write_all(lines.as_bytes()));
             for _ in first..self.id {
-                sound(&self.answer()?)?;
+                check_response(&self.read_response()?)?;
             }
             sent.join().ok().context("the sender broke")??;
             Ok(())
@@ -131,8 +131,8 @@ impl Peer {
     }
 
     /// Megabytes that it holds now, without its children.
-    pub(crate) fn itself(&self) -> f64 {
-        alone(self.child.id()).0
+    pub(crate) fn own_memory(&self) -> f64 {
+        process_memory(self.child.id()).0
     }
 }
 
@@ -141,10 +141,10 @@ pub(crate) fn memory(id: u32) -> (f64, f64) {
     let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
     let children = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok()).collect::<String>();
     let children = children.split_whitespace().filter_map(|it| it.parse().ok()).map(memory);
-    children.fold(alone(id), |sum, it| (sum.0 + it.0, sum.1 + it.1))
+    children.fold(process_memory(id), |sum, it| (sum.0 + it.0, sum.1 + it.1))
 }
 
-fn alone(id: u32) -> (f64, f64) {
+fn process_memory(id: u32) -> (f64, f64) {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -158,17 +158,17 @@ fn request(id: u64, tool: &str, args: &Value) -> Value {
 }
 
 /// Whether an answer is one, without parsing all of it.
-fn sound(answer: &str) -> Result<()> {
+fn check_response(answer: &str) -> Result<()> {
     let (head, tail) =
         (&answer.as_bytes()[..answer.len().min(200)], &answer.as_bytes()[answer.len().saturating_sub(200)..]);
     let has = |text: &[u8], what: &[u8]| text.windows(what.len()).any(|it| it == what);
     if has(head, b"\"error\":{") || has(head, b"\"isError\":true") || has(tail, b"\"isError\":true") {
-        bail!("{}", short(answer));
+        bail!("{}", first_line(answer));
     }
     Ok(())
 }
 
-impl Drop for Peer {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
         // The end of its input is its end. One that goes on is ended, so that it does not work beside the others.
         drop(self.input.take());

@@ -29,7 +29,7 @@ fn main() -> io::Result<()> {
                 b"{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},\
                   \"serverInfo\":{\"name\":\"floor\",\"version\":\"1\"}}",
             ),
-            b"tools/list" => listed(&mut answer)?,
+            b"tools/list" => write_tool_list(&mut answer)?,
             b"tools/call" => {
                 let done = call(&line);
                 let text = done.as_ref().map_or_else(|error| error.to_string().into_bytes(), Clone::clone);
@@ -45,7 +45,7 @@ fn main() -> io::Result<()> {
     }
 }
 
-fn listed(answer: &mut Vec<u8>) -> io::Result<()> {
+fn write_tool_list(answer: &mut Vec<u8>) -> io::Result<()> {
     let tools = TOOLS.map(|name| format!("{{\"name\":\"{name}\",\"inputSchema\":{{\"type\":\"object\"}}}}"));
     write!(answer, "{{\"tools\":[{}]}}", tools.join(","))
 }
@@ -65,7 +65,7 @@ fn call(line: &[u8]) -> io::Result<Vec<u8>> {
         "edit" => {
             let (path, old, new) = (text("path"), string(line, "old"), string(line, "new"));
             let whole = fs::read(&path)?;
-            let at = place(&whole, &old).ok_or(io::ErrorKind::NotFound)?;
+            let at = find_bytes(&whole, &old).ok_or(io::ErrorKind::NotFound)?;
             replace(path.as_ref(), &[&whole[..at], &new, &whole[at + old.len()..]].concat())?;
         }
         "ls" => {
@@ -99,7 +99,7 @@ fn walk(folder: &Path, suffix: &str, out: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Where one text is in another.
-fn place(text: &[u8], wanted: &[u8]) -> Option<usize> {
+fn find_bytes(text: &[u8], wanted: &[u8]) -> Option<usize> {
     let first = *wanted.first()?;
     let mut from = 0;
     loop {
@@ -112,20 +112,20 @@ fn place(text: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 /// What stands after a name.
-fn after<'a>(line: &'a [u8], key: &str, opening: &str) -> Option<&'a [u8]> {
+fn value_after<'a>(line: &'a [u8], key: &str, opening: &str) -> Option<&'a [u8]> {
     let name = format!("\"{key}\":{opening}");
-    line.get(place(line, name.as_bytes())? + name.len()..)
+    line.get(find_bytes(line, name.as_bytes())? + name.len()..)
 }
 
 fn number(line: &[u8], key: &str) -> Option<u64> {
-    let rest = after(line, key, "")?;
+    let rest = value_after(line, key, "")?;
     let digits: Vec<u8> = rest.iter().copied().take_while(u8::is_ascii_digit).collect();
     String::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// A text; empty where there is none.
 fn string(line: &[u8], key: &str) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::new(), after(line, key, "\"").unwrap_or_default());
+    let (mut out, mut rest) = (Vec::new(), value_after(line, key, "\"").unwrap_or_default());
     while let Some(run) = rest.iter().position(|it| matches!(it, b'"' | b'\\')) {
         out.extend_from_slice(&rest[..run]);
         if rest[run] == b'"' {

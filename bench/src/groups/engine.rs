@@ -12,28 +12,28 @@ use std::{
 use anyhow::{Context, Result};
 use futures::FutureExt;
 use helve_contract::{Effects, Entry, Reply, Spec};
-use helve_engine::{Builder, EventLog};
-use helve_mcp::{Options, Server, serve};
+use helve_engine::{EngineBuilder, EventLog};
+use helve_mcp::{McpServerConfig, McpService, serve};
 use serde_json::{Value, json};
 
 use crate::{
-    desk::{Desk, in_memory},
-    report::{Aim, Duel, Ready, Report},
+    desk::{BenchSession, tmpfs_dir},
+    report::{BenchReport, BenchTarget, ComparisonSpec, PreparedWork},
 };
 
 /// What a model sends.
 const ARGS: &str = r#"{"path": "src/main.rs", "limit": 20}"#;
 
-pub(super) fn run(report: &mut Report) -> Result<()> {
-    let (_held, root) = in_memory()?;
-    let one = desk(&root, 1, EventLog::none())?;
+pub(super) fn run(report: &mut BenchReport) -> Result<()> {
+    let (_held, root) = tmpfs_dir()?;
+    let one = session_with_tools(&root, 1, EventLog::none())?;
     let entry = one.engine.get("noop_0").context("the tool is not there")?.clone();
 
-    report.duel(
-        Duel::of("no-op call", "the tool alone, arguments parsed").aim(Aim::Micros(5.0)),
+    report.compare(
+        ComparisonSpec::of("no-op call", "the tool alone, arguments parsed").aim(BenchTarget::Micros(5.0)),
         &mut |times| one.repeat(times, "noop_0", ARGS),
         &mut |times| {
-            one.wait(async {
+            one.block_on(async {
                 for _ in 0..times {
                     let args: Value = serde_json::from_str(ARGS)?;
                     entry.run(args, one.call()).await.map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -42,29 +42,30 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
             })
         },
     )?;
-    let many = desk(&root, 1_000, EventLog::none())?;
-    report.duel(
-        Duel::of("no-op call, 1,000 tools", "no-op call, 1 tool").aim(Aim::Ratio(1.1)),
+    let many = session_with_tools(&root, 1_000, EventLog::none())?;
+    report.compare(
+        ComparisonSpec::of("no-op call, 1,000 tools", "no-op call, 1 tool").aim(BenchTarget::Ratio(1.1)),
         &mut |times| many.repeat(times, "noop_999", ARGS),
         &mut |times| one.repeat(times, "noop_0", ARGS),
     )?;
-    let recorded = desk(&root, 1, EventLog::file(root.join("events.ndjson"), "bench")?)?;
-    report.duel(
-        Duel::of("no-op call, events to a file", "no-op call, no events"),
+    let recorded = session_with_tools(&root, 1, EventLog::file(root.join("events.ndjson"), "bench")?)?;
+    report.compare(
+        ComparisonSpec::of("no-op call, events to a file", "no-op call, no events"),
         &mut |times| recorded.repeat(times, "noop_0", ARGS),
         &mut |times| one.repeat(times, "noop_0", ARGS),
     )?;
     let place = &root;
-    let mut tools = |tools: usize| -> Result<Ready<'_>> {
-        let (desk, last) = (desk(place, tools, EventLog::none())?, format!("noop_{}", tools - 1));
+    let mut tools = |tools: usize| -> Result<PreparedWork<'_>> {
+        let (desk, last) = (session_with_tools(place, tools, EventLog::none())?, format!("noop_{}", tools - 1));
         Ok(Box::new(move |times| desk.repeat(times, &last, ARGS)))
     };
-    report.grow(("no-op call", "tools"), &[1, 10, 100, 1_000, 10_000], &mut [("engine", &mut tools)])?;
-    let mut long = |bytes: usize| -> Result<Ready<'_>> {
-        let (desk, args) = (desk(place, 1, EventLog::none())?, json!({ "path": "x".repeat(bytes) }).to_string());
+    report.measure_growth(("no-op call", "tools"), &[1, 10, 100, 1_000, 10_000], &mut [("engine", &mut tools)])?;
+    let mut long = |bytes: usize| -> Result<PreparedWork<'_>> {
+        let (desk, args) =
+            (session_with_tools(place, 1, EventLog::none())?, json!({ "path": "x".repeat(bytes) }).to_string());
         Ok(Box::new(move |times| desk.repeat(times, "noop_0", &args)))
     };
-    report.grow(
+    report.measure_growth(
         ("no-op call", "bytes of arguments"),
         &[100, 1_000, 10_000, 100_000, 1_000_000],
         &mut [("engine", &mut long)],
@@ -72,11 +73,11 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
 }
 
 /// What a client gets and how long it waits when it asks such an engine for its tools the first time.
-pub(super) fn listed(desk: Desk) -> Result<(usize, Duration)> {
+pub(super) fn list_tools(desk: BenchSession) -> Result<(usize, Duration)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (asked, ask) = rustix::pipe::pipe()?;
     let (answer, answers) = rustix::pipe::pipe()?;
-    let server = Arc::new(Server::new(Arc::new(desk.engine), desk.session, Options::default()));
+    let server = Arc::new(McpService::new(Arc::new(desk.engine), desk.session, McpServerConfig::default()));
     let handle = runtime.handle().clone();
     // The server's loop blocks its thread; what it leaves to the runtime is driven by another, until it ends.
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
@@ -99,7 +100,7 @@ pub(super) fn listed(desk: Desk) -> Result<(usize, Duration)> {
     ask.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\"}\n")?;
     answers.read_line(&mut line)?;
     let took = begun.elapsed();
-    anyhow::ensure!(line.contains("noop_0"), "no tools: {}", crate::report::short(&line));
+    anyhow::ensure!(line.contains("noop_0"), "no tools: {}", crate::report::first_line(&line));
     drop(ask);
     _ = serving.join();
     _ = driving.join();
@@ -107,8 +108,10 @@ pub(super) fn listed(desk: Desk) -> Result<(usize, Duration)> {
 }
 
 /// An engine with this many tools that do nothing, beside those of its dialect.
-pub(super) fn desk(root: &Path, tools: usize, events: EventLog) -> Result<Desk> {
-    Desk::with("solo", root, |builder| Ok((0..tools).map(noop).fold(builder, Builder::tool).events(events)))
+pub(super) fn session_with_tools(root: &Path, tools: usize, events: EventLog) -> Result<BenchSession> {
+    BenchSession::with_builder("solo", root, |builder| {
+        Ok((0..tools).map(noop).fold(builder, EngineBuilder::tool).events(events))
+    })
 }
 
 fn noop(number: usize) -> Entry {
@@ -126,8 +129,8 @@ fn noop(number: usize) -> Entry {
         name: format!("noop_{number}"),
         aliases: Vec::new(),
         description: "Does nothing.".to_owned(),
-        schema,
-        output: None,
+        input_schema: schema,
+        output_schema: None,
         effects: Effects::READS,
         tier: None,
         timeout: Duration::from_secs(60),

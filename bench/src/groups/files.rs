@@ -13,51 +13,53 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
 use crate::{
-    data::{Dice, numbered},
-    desk::{Desk, in_memory, on_disk},
-    report::{Duel, Ready, Report},
+    data::{Rng, numbered_lines},
+    desk::{BenchSession, disk_dir, tmpfs_dir},
+    report::{BenchReport, ComparisonSpec, PreparedWork},
 };
 
 /// Lines of a page where a page is asked for.
 const PAGE: usize = 100;
 
-pub(super) fn run(report: &mut Report) -> Result<()> {
-    let (_held, root) = in_memory()?;
-    let desk = Desk::new("solo", &root)?;
+pub(super) fn run(report: &mut BenchReport) -> Result<()> {
+    let (_held, root) = tmpfs_dir()?;
+    let desk = BenchSession::new("solo", &root)?;
     reading(report, &desk, &root)?;
     paging(report, &desk, &root)?;
     writing(report, &desk, &root, "in memory")?;
     editing(report, &desk, &root)?;
     growing(report, &desk, &root)?;
 
-    let (_held, root) = on_disk()?;
-    let desk = Desk::new("solo", &root)?;
+    let (_held, root) = disk_dir()?;
+    let desk = BenchSession::new("solo", &root)?;
     writing(report, &desk, &root, "on a disk")
 }
 
-fn reading(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
-    let mut dice = Dice::new();
+fn reading(report: &mut BenchReport, desk: &BenchSession, root: &Path) -> Result<()> {
+    let mut dice = Rng::new();
     for (name, what, bytes) in [("small.txt", "read 1 KB", 1 << 10), ("large.txt", "read 512 KB of 1 MB", 1 << 20)] {
         let path = root.join(name);
         fs::write(&path, dice.text(bytes))?;
         let args = json!({ "path": name, "limit": 1_000_000 }).to_string();
-        let (ours, theirs) = (desk.ask("read", &args)?.text, plain_read(&path, 512 << 10)?);
+        let (ours, theirs) = (desk.call_tool("read", &args)?.text, plain_read(&path, 512 << 10)?);
         let notes = ours.len().saturating_sub(theirs.len());
         ensure!(ours.starts_with(&theirs[..theirs.len().min(ours.len()) / 2]) && notes < 200, "{what}: other text");
-        report.duel(
-            Duel::of(what, "std::fs: read, check UTF-8, number the lines"),
+        report.compare(
+            ComparisonSpec::of(what, "std::fs: read, check UTF-8, number the lines"),
             &mut |times| desk.repeat(times, "read", &args),
             &mut |times| repeat(times, || plain_read(&path, 512 << 10).map(|text| _ = black_box(text))),
         )?;
-        report.duel(Duel::of(what, "spawn `cat`"), &mut |times| desk.repeat(times, "read", &args), &mut |times| {
-            repeat(times, || spawned(Command::new("cat").arg(&path)))
-        })?;
+        report.compare(
+            ComparisonSpec::of(what, "spawn `cat`"),
+            &mut |times| desk.repeat(times, "read", &args),
+            &mut |times| repeat(times, || run_program(Command::new("cat").arg(&path))),
+        )?;
     }
     Ok(())
 }
 
 /// The last page of ever longer files: what finding it costs.
-fn paging(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
+fn paging(report: &mut BenchReport, desk: &BenchSession, root: &Path) -> Result<()> {
     let most = if report.effort.is_small() { 4 } else { 6 };
     let file = |power: u32| format!("lines_{power}.txt");
     let args = |power: u32| {
@@ -65,10 +67,10 @@ fn paging(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
         json!({ "path": file(power), "offset": lines - PAGE, "limit": PAGE }).to_string()
     };
     for power in 3..=most {
-        fs::write(root.join(file(power)), numbered(10_usize.pow(power)))?;
+        fs::write(root.join(file(power)), numbered_lines(10_usize.pow(power)))?;
         let (path, asked, lines) = (root.join(file(power)), args(power), 10_usize.pow(power));
-        report.duel(
-            Duel::of(
+        report.compare(
+            ComparisonSpec::of(
                 &format!("read the last {PAGE} of 10^{power} lines"),
                 "std::fs: read, skip lines, number the rest",
             ),
@@ -76,36 +78,36 @@ fn paging(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
             &mut |times| repeat(times, || plain_page(&path, lines - PAGE)),
         )?;
     }
-    let mut ours = |lines: usize| -> Result<Ready<'_>> {
-        fs::write(root.join(format!("grown_{lines}.txt")), numbered(lines))?;
+    let mut ours = |lines: usize| -> Result<PreparedWork<'_>> {
+        fs::write(root.join(format!("grown_{lines}.txt")), numbered_lines(lines))?;
         let asked = json!({ "path": format!("grown_{lines}.txt"), "offset": lines - PAGE, "limit": PAGE }).to_string();
         Ok(Box::new(move |times| desk.repeat(times, "read", &asked)))
     };
-    let mut plain = |lines: usize| -> Result<Ready<'_>> {
+    let mut plain = |lines: usize| -> Result<PreparedWork<'_>> {
         let path = root.join(format!("grown_{lines}.txt"));
         Ok(Box::new(move |times| repeat(times, || plain_page(&path, lines - PAGE))))
     };
-    report.grow(
+    report.measure_growth(
         ("read the last 100 lines", "lines"),
         &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
         &mut [("helve", &mut ours), ("std::fs", &mut plain)],
     )
 }
 
-fn writing(report: &mut Report, desk: &Desk, root: &Path, place: &str) -> Result<()> {
-    let text = Dice::new().text(4 << 10);
+fn writing(report: &mut BenchReport, desk: &BenchSession, root: &Path, place: &str) -> Result<()> {
+    let text = Rng::new().text(4 << 10);
     let args = json!({ "path": "ours.txt", "content": text }).to_string();
-    desk.ask("write", &args)?;
+    desk.call_tool("write", &args)?;
     ensure!(fs::read_to_string(root.join("ours.txt"))? == text, "something else was written");
-    report.duel(
-        Duel::of(&format!("write 4 KB {place}"), "std::fs: write, fsync, rename, fsync"),
+    report.compare(
+        ComparisonSpec::of(&format!("write 4 KB {place}"), "std::fs: write, fsync, rename, fsync"),
         &mut |times| desk.repeat(times, "write", &args),
-        &mut |times| repeat(times, || durable(&root.join("theirs.txt"), text.as_bytes())),
+        &mut |times| repeat(times, || write_fsync_rename(&root.join("theirs.txt"), text.as_bytes())),
     )
 }
 
-fn editing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
-    let mut dice = Dice::new();
+fn editing(report: &mut BenchReport, desk: &BenchSession, root: &Path) -> Result<()> {
+    let mut dice = Rng::new();
     for (what, bytes) in [("edit a 10 KB file", 10 << 10), ("edit a 1 MB file", 1 << 20)] {
         let text = format!("{}mark A\n{}", dice.text(bytes / 2), dice.text(bytes / 2));
         for name in ["ours.txt", "theirs.txt"] {
@@ -114,8 +116,8 @@ fn editing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
         let change = |from: &str, to: &str| json!({ "path": "ours.txt", "old_text": from, "new_text": to }).to_string();
         let both = [change("mark A", "mark B"), change("mark B", "mark A")];
         let (mut ours, mut theirs) = (0, 0);
-        report.duel(
-            Duel::of(what, "std::fs: read, replace, write, fsync, rename, fsync"),
+        report.compare(
+            ComparisonSpec::of(what, "std::fs: read, replace, write, fsync, rename, fsync"),
             &mut |times| {
                 repeat(times, || {
                     ours += 1;
@@ -135,9 +137,9 @@ fn editing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
 }
 
 /// How editing grows with the file, and listing with the folder.
-fn growing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
-    let mut ours = |bytes: usize| -> Result<Ready<'_>> {
-        let (name, half) = (format!("edit_{bytes}.txt"), Dice::new().text(bytes / 2));
+fn growing(report: &mut BenchReport, desk: &BenchSession, root: &Path) -> Result<()> {
+    let mut ours = |bytes: usize| -> Result<PreparedWork<'_>> {
+        let (name, half) = (format!("edit_{bytes}.txt"), Rng::new().text(bytes / 2));
         for name in [&name, &format!("plain_{name}")] {
             fs::write(root.join(name), format!("{half}mark A\n{half}"))?;
         }
@@ -150,7 +152,7 @@ fn growing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
             })
         }))
     };
-    let mut plain = |bytes: usize| -> Result<Ready<'_>> {
+    let mut plain = |bytes: usize| -> Result<PreparedWork<'_>> {
         let (path, mut turn) = (root.join(format!("plain_edit_{bytes}.txt")), 0);
         Ok(Box::new(move |times| {
             repeat(times, || {
@@ -161,9 +163,9 @@ fn growing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
         }))
     };
     let sizes = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-    report.grow(("edit", "bytes"), &sizes, &mut [("helve", &mut ours), ("std::fs", &mut plain)])?;
+    report.measure_growth(("edit", "bytes"), &sizes, &mut [("helve", &mut ours), ("std::fs", &mut plain)])?;
 
-    let mut ours = |count: usize| -> Result<Ready<'_>> {
+    let mut ours = |count: usize| -> Result<PreparedWork<'_>> {
         let name = format!("entries_{count}");
         fs::create_dir(root.join(&name))?;
         for at in 0..count {
@@ -172,17 +174,17 @@ fn growing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
         let args = json!({ "path": name }).to_string();
         Ok(Box::new(move |times| desk.repeat(times, "ls", &args)))
     };
-    let mut plain = |count: usize| -> Result<Ready<'_>> {
+    let mut plain = |count: usize| -> Result<PreparedWork<'_>> {
         let path = root.join(format!("entries_{count}"));
         Ok(Box::new(move |times| repeat(times, || plain_list(&path))))
     };
-    let mut program = |count: usize| -> Result<Ready<'_>> {
+    let mut program = |count: usize| -> Result<PreparedWork<'_>> {
         let path = root.join(format!("entries_{count}"));
-        Ok(Box::new(move |times| repeat(times, || spawned(Command::new("ls").arg("-l").arg(&path)))))
+        Ok(Box::new(move |times| repeat(times, || run_program(Command::new("ls").arg("-l").arg(&path)))))
     };
-    let sides: &mut [(&str, crate::report::Maker<'_, '_>)] =
+    let sides: &mut [(&str, crate::report::WorkFactory<'_, '_>)] =
         &mut [("helve", &mut ours), ("std::fs", &mut plain), ("spawn `ls -l`", &mut program)];
-    report.grow(("list", "entries"), &[10, 100, 1_000, 10_000, 100_000], sides)
+    report.measure_growth(("list", "entries"), &[10, 100, 1_000, 10_000, 100_000], sides)
 }
 
 /// Does something this many times.
@@ -191,7 +193,7 @@ pub(super) fn repeat(times: usize, mut work: impl FnMut() -> Result<()>) -> Resu
 }
 
 /// Runs a program to its end and takes in what it writes.
-pub(super) fn spawned(command: &mut Command) -> Result<()> {
+pub(super) fn run_program(command: &mut Command) -> Result<()> {
     let done = command.stdin(Stdio::null()).stderr(Stdio::null()).output()?;
     // What a search does not find is no failure.
     if !matches!(done.status.code(), Some(0 | 1)) {
@@ -227,7 +229,7 @@ fn plain_page(path: &Path, skip: usize) -> Result<()> {
 }
 
 /// A write that is whole or not there, and that lasts.
-fn durable(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_fsync_rename(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().context("no folder")?;
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
@@ -242,7 +244,7 @@ fn plain_edit(path: &Path, from: &str, to: &str) -> Result<()> {
     let text = String::from_utf8(fs::read(path)?)?;
     let (before, after) = text.split_once(from).context("the text is not there")?;
     ensure!(!after.contains(from), "the text is there twice");
-    durable(path, format!("{before}{to}{after}").as_bytes())
+    write_fsync_rename(path, format!("{before}{to}{after}").as_bytes())
 }
 
 fn plain_list(path: &Path) -> Result<()> {

@@ -12,11 +12,11 @@ use anyhow::{Context, Result};
 
 use super::files::repeat;
 use crate::{
-    data::Dice,
-    desk::in_memory,
-    http::Client,
+    data::Rng,
+    desk::tmpfs_dir,
+    http::BenchHttpClient,
     peers::cached,
-    report::{Duel, Report},
+    report::{BenchReport, ComparisonSpec},
     wire,
 };
 
@@ -27,43 +27,43 @@ pub(super) const ECHO: &str =
 pub(super) const READ: &str =
     r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"read","arguments":{"path":"small.txt"}}}"#;
 
-pub(super) fn run(report: &mut Report) -> Result<()> {
+pub(super) fn run(report: &mut BenchReport) -> Result<()> {
     let Some(helve) = super::helve(report)? else { return Ok(()) };
-    let (_held, root) = in_memory()?;
-    let ours = Served::helve(&helve, &root)?;
-    let sdk = Served::sdk()?;
+    let (_held, root) = tmpfs_dir()?;
+    let ours = HttpServerProcess::helve(&helve, &root)?;
+    let sdk = HttpServerProcess::sdk()?;
     if sdk.is_none() {
         report.skip("the echo server of the official SDK is not built (bench/peers rmcp)");
     }
-    let floor = floor()?;
-    let mut client = Client::connect(&ours.address)?;
-    let mut bare = Client::connect(&floor)?;
-    report.duel(
-        Duel::of("a call that does nothing, over HTTP", "a fixed answer over HTTP"),
+    let floor = start_baseline()?;
+    let mut client = BenchHttpClient::connect(&ours.address)?;
+    let mut bare = BenchHttpClient::connect(&floor)?;
+    report.compare(
+        ComparisonSpec::of("a call that does nothing, over HTTP", "a fixed answer over HTTP"),
         &mut |times| repeat(times, || client.call(ECHO)),
         &mut |times| repeat(times, || bare.call(ECHO)),
     )?;
-    report.duel(
-        Duel::of("read 1 KB, over HTTP", "a fixed answer over HTTP"),
+    report.compare(
+        ComparisonSpec::of("read 1 KB, over HTTP", "a fixed answer over HTTP"),
         &mut |times| repeat(times, || client.call(READ)),
         &mut |times| repeat(times, || bare.call(READ)),
     )?;
     if let Some(sdk) = &sdk {
-        let mut theirs = Client::connect(&sdk.address)?;
-        report.duel(
-            Duel::of("a call that does nothing, over HTTP", "rmcp 3.8, the same"),
+        let mut theirs = BenchHttpClient::connect(&sdk.address)?;
+        report.compare(
+            ComparisonSpec::of("a call that does nothing, over HTTP", "rmcp 3.8, the same"),
             &mut |times| repeat(times, || client.call(ECHO)),
             &mut |times| repeat(times, || theirs.call(ECHO)),
         )?;
     }
     let crowd = |address: String| {
-        move |clients: usize| -> Result<crate::report::Ready<'static>> {
-            let mut all = (0..clients).map(|_| Client::connect(&address)).collect::<Result<Vec<_>>>()?;
-            Ok(Box::new(move |times| repeat(times, || at_once(&mut all, 5, ECHO))))
+        move |clients: usize| -> Result<crate::report::PreparedWork<'static>> {
+            let mut all = (0..clients).map(|_| BenchHttpClient::connect(&address)).collect::<Result<Vec<_>>>()?;
+            Ok(Box::new(move |times| repeat(times, || call_concurrently(&mut all, 5, ECHO))))
         }
     };
     let (mut one, mut other) = (crowd(ours.address.clone()), crowd(floor));
-    report.grow(
+    report.measure_growth(
         ("5 calls of each client", "clients"),
         &[1, 4, 16, 60],
         &mut [("helve mcp --http", &mut one), ("a fixed answer", &mut other)],
@@ -71,7 +71,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
 }
 
 /// Each client calls this many times, all of them at once.
-fn at_once(clients: &mut [Client], calls: usize, message: &str) -> Result<()> {
+fn call_concurrently(clients: &mut [BenchHttpClient], calls: usize, message: &str) -> Result<()> {
     thread::scope(|scope| {
         let all: Vec<_> =
             clients.iter_mut().map(|client| scope.spawn(move || repeat(calls, || client.call(message)))).collect();
@@ -80,18 +80,18 @@ fn at_once(clients: &mut [Client], calls: usize, message: &str) -> Result<()> {
 }
 
 /// A server over HTTP that ends with this.
-pub(super) struct Served {
+pub(super) struct HttpServerProcess {
     child: Child,
     /// Host and port.
     pub(super) address: String,
 }
 
-impl Served {
+impl HttpServerProcess {
     /// `helve mcp --http` over a folder of its own, with the tools that do nothing.
     pub(super) fn helve(helve: &Path, root: &Path) -> Result<Self> {
         let work = root.join("work");
         std::fs::create_dir_all(&work)?;
-        std::fs::write(work.join("small.txt"), Dice::new().text(1 << 10))?;
+        std::fs::write(work.join("small.txt"), Rng::new().text(1 << 10))?;
         let mut command = Command::new(helve);
         command.args(["mcp", "--dialect", "solo", "--http", "127.0.0.1:0", "--no-auth", "--fixtures", "--workspace"]);
         command.arg(&work).env("HELVE_STATE_DIR", root.join("state")).env("HOME", root);
@@ -126,7 +126,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for HttpServerProcess {
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
@@ -134,7 +134,7 @@ impl Drop for Served {
 }
 
 /// A server that sends one answer to whatever comes, a thread for each connection. Its address.
-fn floor() -> Result<String> {
+fn start_baseline() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
     thread::spawn(move || {

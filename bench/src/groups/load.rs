@@ -14,35 +14,35 @@ use std::{
 use anyhow::{Context, Result, anyhow, ensure};
 use helve_contract::{
     jiff::Timestamp,
-    ports::{Message, Part, SESSION_LEASE, SessionRecord, Sessions, Speaker, Spent, Which},
+    ports::{Message, MessagePart, MessageRole, SESSION_LEASE, SessionFilter, SessionRecord, Sessions, TokenUsage},
 };
-use helve_store::Sqlite;
+use helve_store::SqliteStore;
 use serde_json::{Value, json};
 
 use super::{
     crowd,
-    http::{ECHO, READ, Served},
+    http::{ECHO, HttpServerProcess, READ},
 };
 use crate::{
-    data::Dice,
-    desk::{in_memory, on_disk},
-    http::Client,
-    measure::Spread,
-    peers::Server,
-    report::{Aim, Report},
-    wire::Peer,
+    data::Rng,
+    desk::{disk_dir, tmpfs_dir},
+    http::BenchHttpClient,
+    measure::Percentiles,
+    peers::PeerServer,
+    report::{BenchReport, BenchTarget},
+    wire::PeerProcess,
 };
 
 /// Clients at once.
 const CLIENTS: usize = 50;
 /// The load comes in so many parts, in turns with the peer.
-const PARTS: usize = 10;
+const SLICES: usize = 10;
 
-pub(super) fn run(report: &mut Report) -> Result<()> {
+pub(super) fn run(report: &mut BenchReport) -> Result<()> {
     let Some(helve) = super::helve(report)? else { return Ok(()) };
-    let crowds = [crowd::servers, crowd::lag, crowd::writers, crowd::trees, crowd::agents];
-    for part in [calls, connects, reads, floods, starts].into_iter().chain(crowds) {
-        let (_held, root) = in_memory()?;
+    let crowds = [crowd::upstream_servers, crowd::latency_under_flood, crowd::writers, crowd::worktrees, crowd::agents];
+    for part in [calls, connections, reads, floods, sandbox_starts].into_iter().chain(crowds) {
+        let (_held, root) = tmpfs_dir()?;
         if let Err(error) = part(report, &helve, &root) {
             report.fail(&format!("{error:#}"));
         }
@@ -52,37 +52,39 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
 }
 
 /// 50 clients that call as fast as they can, beside the official SDK.
-fn calls(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
+fn calls(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
     let each = if report.effort.is_small() { 40 } else { 1_000 };
     let each = std::env::var("HELVE_CALLS").ok().and_then(|it| it.parse().ok()).unwrap_or(each);
-    let ours = Served::helve(helve, root)?;
-    let sdk = Served::sdk()?;
+    let ours = HttpServerProcess::helve(helve, root)?;
+    let sdk = HttpServerProcess::sdk()?;
     if sdk.is_none() {
         report.skip("the echo server of the official SDK is not built (bench/peers rmcp)");
     }
-    let crowd = |server: &Served| (0..CLIENTS).map(|_| Client::connect(&server.address)).collect::<Result<Vec<_>>>();
+    let crowd = |server: &HttpServerProcess| {
+        (0..CLIENTS).map(|_| BenchHttpClient::connect(&server.address)).collect::<Result<Vec<_>>>()
+    };
     let mut our_clients = crowd(&ours)?;
     let mut sdk_clients = sdk.as_ref().map(crowd).transpose()?.unwrap_or_default();
-    let (mut echoes, mut reads, mut theirs) = (Seen::default(), Seen::default(), Seen::default());
-    for part in 0..PARTS {
-        let many = each * (part + 1) / PARTS - each * part / PARTS;
-        echoes.go(&mut our_clients, ECHO, many)?;
-        theirs.go(&mut sdk_clients, ECHO, many)?;
-        reads.go(&mut our_clients, READ, many.div_ceil(5))?;
+    let (mut echoes, mut reads, mut theirs) = (LoadResult::default(), LoadResult::default(), LoadResult::default());
+    for part in 0..SLICES {
+        let many = each * (part + 1) / SLICES - each * part / SLICES;
+        echoes.run(&mut our_clients, ECHO, many)?;
+        theirs.run(&mut sdk_clients, ECHO, many)?;
+        reads.run(&mut our_clients, READ, many.div_ceil(5))?;
     }
-    echoes.tell(report, "helve, a call that does nothing", true)?;
-    reads.tell(report, "helve, read 1 KB", false)?;
-    report.fact("helve, 50 sessions: resident at most", ours.memory().1, "MB", Some(Aim::Most(64.0)));
+    echoes.report(report, "helve, a call that does nothing", true)?;
+    reads.report(report, "helve, read 1 KB", false)?;
+    report.figure("helve, 50 sessions: resident at most", ours.memory().1, "MB", Some(BenchTarget::Most(64.0)));
     if let Some(sdk) = &sdk {
-        theirs.tell(report, "rmcp 3.8, a call that does nothing", false)?;
-        report.fact("rmcp 3.8: resident at most", sdk.memory().1, "MB", None);
+        theirs.report(report, "rmcp 3.8, a call that does nothing", false)?;
+        report.figure("rmcp 3.8: resident at most", sdk.memory().1, "MB", None);
     }
     Ok(())
 }
 
 /// What clients saw that called at once.
 #[derive(Default)]
-struct Seen {
+struct LoadResult {
     /// Milliseconds of each call.
     times: Vec<f64>,
     failed: usize,
@@ -90,10 +92,10 @@ struct Seen {
     took: Duration,
 }
 
-impl Seen {
-    fn go(&mut self, clients: &mut [Client], message: &str, each: usize) -> Result<()> {
+impl LoadResult {
+    fn run(&mut self, clients: &mut [BenchHttpClient], message: &str, each: usize) -> Result<()> {
         let begun = Instant::now();
-        let work = |client: &mut Client| {
+        let work = |client: &mut BenchHttpClient| {
             let (mut times, mut errors) = (Vec::with_capacity(each), Vec::new());
             for _ in 0..each {
                 let begun = Instant::now();
@@ -117,17 +119,17 @@ impl Seen {
         Ok(())
     }
 
-    fn tell(mut self, report: &mut Report, name: &str, is_aimed: bool) -> Result<()> {
+    fn report(mut self, report: &mut BenchReport, name: &str, is_aimed: bool) -> Result<()> {
         self.times.sort_by(f64::total_cmp);
         let last = self.times.len().checked_sub(1).context("no call was answered")?;
         let at = |part: usize| self.times[last * part / 100];
-        let aim = |it: Aim| is_aimed.then_some(it);
+        let aim = |it: BenchTarget| is_aimed.then_some(it);
         let rate = self.times.len() as f64 / self.took.as_secs_f64();
         let what = format!("{name}, {CLIENTS} clients, {} calls", self.times.len());
-        report.fact(&format!("{what}: calls a second"), rate, "/s", aim(Aim::Least(3_000.0)));
-        report.fact(&format!("{name}: p50"), at(50), "ms", None);
-        report.fact(&format!("{name}: p99"), at(99), "ms", aim(Aim::Most(40.0)));
-        report.fact(&format!("{name}: errors"), self.failed as f64, "", aim(Aim::Most(0.0)));
+        report.figure(&format!("{what}: calls a second"), rate, "/s", aim(BenchTarget::Least(3_000.0)));
+        report.figure(&format!("{name}: p50"), at(50), "ms", None);
+        report.figure(&format!("{name}: p99"), at(99), "ms", aim(BenchTarget::Most(40.0)));
+        report.figure(&format!("{name}: errors"), self.failed as f64, "", aim(BenchTarget::Most(0.0)));
         if let Some(first) = self.first {
             report.note(&format!("{name}: the first error: {first}"));
         }
@@ -136,14 +138,14 @@ impl Seen {
 }
 
 /// Sessions that nobody uses, and connections that come and go.
-fn connects(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
-    let server = Served::helve(helve, root)?;
-    let _warm = Client::connect(&server.address)?;
+fn connections(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
+    let server = HttpServerProcess::helve(helve, root)?;
+    let _warm = BenchHttpClient::connect(&server.address)?;
     let before = server.memory().0;
     let wanted = if report.effort.is_small() { 50 } else { 1_000 };
     let mut held = Vec::new();
     while held.len() < wanted {
-        match Client::connect(&server.address) {
+        match BenchHttpClient::connect(&server.address) {
             Ok(client) => held.push(client),
             Err(error) => {
                 report.note(&format!("after {} sessions: {error:#}", held.len()));
@@ -152,8 +154,13 @@ fn connects(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
         }
     }
     let what = format!("{} idle sessions with their connections: memory more than none", held.len());
-    report.fact(&what, server.memory().0 - before, "MB", Some(Aim::Most(200.0)));
-    report.fact("idle sessions that there is room for", held.len() as f64, "", Some(Aim::Least(wanted as f64)));
+    report.figure(&what, server.memory().0 - before, "MB", Some(BenchTarget::Most(200.0)));
+    report.figure(
+        "idle sessions that there is room for",
+        held.len() as f64,
+        "",
+        Some(BenchTarget::Least(wanted as f64)),
+    );
     drop(held);
     let many = if report.effort.is_small() { 200 } else { 10_000 };
     let host = server.address.clone();
@@ -163,37 +170,42 @@ fn connects(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
     }
     thread::sleep(Duration::from_millis(200));
     let more = server.memory().0 - before;
-    report.fact(&format!("{many} connections that came and went: memory more"), more, "MB", Some(Aim::Most(4.0)));
+    report.figure(
+        &format!("{many} connections that came and went: memory more"),
+        more,
+        "MB",
+        Some(BenchTarget::Most(4.0)),
+    );
     Ok(())
 }
 
 /// 500 reads of 1 MB at once, over one pipe.
-fn reads(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
-    let mut server = started(helve, root)?;
+fn reads(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
+    let mut server = start_server(helve, root)?;
     let many = if report.effort.is_small() { 50 } else { 500 };
-    fs::write(root.join("work/large.txt"), Dice::new().text(1 << 20))?;
+    fs::write(root.join("work/large.txt"), Rng::new().text(1 << 20))?;
     let args = vec![json!({ "path": "large.txt", "limit": 1_000_000 }); many];
     let begun = Instant::now();
     server.burst("read", &args)?;
     let took = begun.elapsed().as_secs_f64();
-    report.fact(&format!("{many} reads of 1 MB in flight"), took, "s", Some(Aim::Most(2.0)));
-    report.fact("the same: resident at most", server.memory().1, "MB", None);
+    report.figure(&format!("{many} reads of 1 MB in flight"), took, "s", Some(BenchTarget::Most(2.0)));
+    report.figure("the same: resident at most", server.memory().1, "MB", None);
     Ok(())
 }
 
-fn started(helve: &Path, root: &Path) -> Result<Peer> {
+fn start_server(helve: &Path, root: &Path) -> Result<PeerProcess> {
     let work = root.join("work");
     fs::create_dir_all(&work)?;
-    let mut peer = Server::helve(helve, "solo", &root.join("home"), &work).start()?;
-    peer.listed()?;
+    let mut peer = PeerServer::helve(helve, "solo", &root.join("home"), &work).start()?;
+    peer.initialize()?;
     Ok(peer)
 }
 
 /// Background processes that write as fast as they can.
-fn floods(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
-    let mut server = started(helve, root)?;
+fn floods(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
+    let mut server = start_server(helve, root)?;
     let many = if report.effort.is_small() { 4 } else { 64 };
-    let before = server.itself();
+    let before = server.own_memory();
     let mut ids = Vec::new();
     for _ in 0..many {
         let text = server.call("exec", &json!({ "command": "timeout 8 yes flood", "background": true }))?;
@@ -209,26 +221,26 @@ fn floods(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
         times.push(asked.elapsed().as_secs_f64() * 1e3);
         thread::sleep(Duration::from_millis(10));
     }
-    let lag = Spread::of(times);
-    report.fact(&format!("{many} floods: status, p50"), lag.p50, "ms", Some(Aim::Most(10.0)));
-    report.fact(&format!("{many} floods: status, p90"), lag.p90, "ms", None);
-    report.fact(
+    let lag = Percentiles::of(times);
+    report.figure(&format!("{many} floods: status, p50"), lag.p50, "ms", Some(BenchTarget::Most(10.0)));
+    report.figure(&format!("{many} floods: status, p90"), lag.p90, "ms", None);
+    report.figure(
         &format!("{many} floods: memory more than none"),
-        server.itself() - before,
+        server.own_memory() - before,
         "MB",
-        Some(Aim::Most(256.0)),
+        Some(BenchTarget::Most(256.0)),
     );
     Ok(())
 }
 
 /// Commands in the sandbox, 16 at once.
-fn starts(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
+fn sandbox_starts(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
     let many = if report.effort.is_small() { 32 } else { 320 };
     let work = root.join("work");
     fs::create_dir_all(&work)?;
     let left = AtomicUsize::new(many);
     let failures = Mutex::new(Vec::new());
-    let mut peers = (0..16).map(|_| started(helve, root)).collect::<Result<Vec<_>>>()?;
+    let mut peers = (0..16).map(|_| start_server(helve, root)).collect::<Result<Vec<_>>>()?;
     let begun = Instant::now();
     thread::scope(|scope| {
         for peer in &mut peers {
@@ -247,63 +259,68 @@ fn starts(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
     let rate = many as f64 / begun.elapsed().as_secs_f64();
     let failures = failures.into_inner().unwrap_or_default();
     ensure!(failures.is_empty(), "{} of {many} commands failed: {}", failures.len(), failures[0]);
-    report.fact("`true` in the sandbox, 16 servers at once", rate, "/s", Some(Aim::Least(80.0)));
+    report.figure("`true` in the sandbox, 16 servers at once", rate, "/s", Some(BenchTarget::Least(80.0)));
     Ok(())
 }
 
 /// A list of a thousand tools, as a client gets it.
-fn tools(report: &mut Report) -> Result<()> {
-    let (_held, root) = in_memory()?;
+fn tools(report: &mut BenchReport) -> Result<()> {
+    let (_held, root) = tmpfs_dir()?;
     for tools in [100, 1_000, 10_000] {
-        let desk = super::engine::desk(&root, tools, helve_engine::EventLog::none())?;
-        let (bytes, took) = super::engine::listed(desk)?;
-        let aim = (tools == 1_000).then_some(Aim::Most(50.0));
+        let desk = super::engine::session_with_tools(&root, tools, helve_engine::EventLog::none())?;
+        let (bytes, took) = super::engine::list_tools(desk)?;
+        let aim = (tools == 1_000).then_some(BenchTarget::Most(50.0));
         let what = format!("tools/list of {tools} tools, {} KB, the first time", bytes >> 10);
-        report.fact(&what, took.as_secs_f64() * 1e3, "ms", aim);
+        report.figure(&what, took.as_secs_f64() * 1e3, "ms", aim);
     }
     Ok(())
 }
 
 /// One conversation of 200 MB: finding it, and reading its end.
-fn conversations(report: &mut Report) -> Result<()> {
-    let (_held, root) = on_disk()?;
+fn conversations(report: &mut BenchReport) -> Result<()> {
+    let (_held, root) = disk_dir()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let said = |error: helve_contract::Error| anyhow!("{error}");
     let megabytes = if report.effort.is_small() { 10 } else { 200 };
-    let store = Arc::new(Sqlite::at(root.join("helve.db")));
-    let text = Dice::new().text(10 << 10);
+    let store = Arc::new(SqliteStore::lazy(root.join("helve.db")));
+    let text = Rng::new().text(10 << 10);
     let message = || Message {
         seq: 0,
-        role: Speaker::Assistant,
-        parts: vec![Part::Text { text: text.clone() }],
+        role: MessageRole::Assistant,
+        parts: vec![MessagePart::Text { text: text.clone() }],
         created: Timestamp::UNIX_EPOCH,
     };
     runtime.block_on(async {
         for at in 0..100 {
             let id = format!("s{at}");
             let lease = store.claim_session(&id, "bench", SESSION_LEASE).await.map_err(said)?;
-            store.begin(&lease, &record(&id)).await.map_err(said)?;
+            store.create_session(&lease, &record(&id)).await.map_err(said)?;
         }
         let batch: Vec<Message> = (0..100).map(|_| message()).collect();
         let lease = store.claim_session("s7", "bench", SESSION_LEASE).await.map_err(said)?;
         for _ in 0..megabytes {
-            store.append(&lease, &batch, Spent::default()).await.map_err(said)?;
+            store.append_messages(&lease, &batch, TokenUsage::default()).await.map_err(said)?;
         }
         anyhow::Ok(())
     })?;
     // As the next process finds it.
-    let store = Sqlite::at(root.join("helve.db"));
+    let store = SqliteStore::lazy(root.join("helve.db"));
     let begun = Instant::now();
-    let which = Which { most: 50, ..Which::default() };
-    let (_, all) = runtime.block_on(store.conversations(&which)).map_err(said)?;
+    let which = SessionFilter { limit: 50, ..SessionFilter::default() };
+    let (_, all) = runtime.block_on(store.list_sessions(&which)).map_err(said)?;
     let listed = begun.elapsed().as_secs_f64() * 1e3;
     ensure!(all == 100, "{all} conversations and not 100");
-    report.fact(&format!("list 100 conversations, one of {megabytes} MB"), listed, "ms", Some(Aim::Most(300.0)));
+    report.figure(
+        &format!("list 100 conversations, one of {megabytes} MB"),
+        listed,
+        "ms",
+        Some(BenchTarget::Most(300.0)),
+    );
     let begun = Instant::now();
     let tail = runtime.block_on(store.messages("s7", None, 200)).map_err(said)?;
     let resumed = begun.elapsed().as_secs_f64() * 1e3;
     ensure!(tail.len() == 200, "{} messages and not 200", tail.len());
-    report.fact(&format!("the last 200 messages of {megabytes} MB"), resumed, "ms", Some(Aim::Most(1_000.0)));
+    report.figure(&format!("the last 200 messages of {megabytes} MB"), resumed, "ms", Some(BenchTarget::Most(1_000.0)));
     Ok(())
 }
 
@@ -319,7 +336,7 @@ fn record(id: &str) -> SessionRecord {
         model: "none".to_owned(),
         workspace: "/".to_owned(),
         messages: 0,
-        spent: Spent::default(),
+        spent: TokenUsage::default(),
         view_from: None,
         created: Timestamp::UNIX_EPOCH,
         updated: Timestamp::UNIX_EPOCH,

@@ -20,10 +20,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::report::Report;
+use crate::report::BenchReport;
 
 /// Measures one group.
-type Group = fn(&mut Report) -> Result<()>;
+type Group = fn(&mut BenchReport) -> Result<()>;
 
 /// All groups, in the order in which they run.
 pub(crate) const ALL: [(&str, Group); 14] = [
@@ -44,10 +44,10 @@ pub(crate) const ALL: [(&str, Group); 14] = [
 ];
 
 /// Those that a check looks at: short, and with ratios that hold on a busy machine.
-pub(crate) const CHECKED: [&str; 7] = ["engine", "files", "search", "patch", "memory", "forge", "mcp"];
+pub(crate) const CHECK_GROUPS: [&str; 7] = ["engine", "files", "search", "patch", "memory", "forge", "mcp"];
 
 /// The `helve` to start; `None`, and told, where there is none.
-fn helve(report: &mut Report) -> Result<Option<PathBuf>> {
+fn helve(report: &mut BenchReport) -> Result<Option<PathBuf>> {
     let beside = std::env::current_exe()?.with_file_name("helve");
     let helve = report.helve.clone().unwrap_or(beside);
     if helve.is_file() {

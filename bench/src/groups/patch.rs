@@ -11,11 +11,11 @@ use std::{
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::files::{repeat, spawned};
+use super::files::{repeat, run_program};
 use crate::{
-    desk::{Desk, in_memory, program},
+    desk::{BenchSession, find_program, tmpfs_dir},
     peers::cached,
-    report::{Aim, Labour, Ready, Report, Rival},
+    report::{BenchReport, BenchTarget, BenchWork, Competitor, PreparedWork},
 };
 
 /// Lines of the file: room for the most places.
@@ -23,20 +23,20 @@ const LINES: usize = 20_000;
 /// Lines from one place to the next.
 const STRIDE: usize = 20;
 
-pub(super) fn run(report: &mut Report) -> Result<()> {
-    let (_held, root) = in_memory()?;
-    let desk = Desk::new("solo", &root)?;
-    let git = program(&["git"]);
+pub(super) fn run(report: &mut BenchReport) -> Result<()> {
+    let (_held, root) = tmpfs_dir()?;
+    let desk = BenchSession::new("solo", &root)?;
+    let git = find_program(&["git"]);
     if git.is_none() {
         report.skip("git is not installed: apply_patch is compared with itself alone (Debian: apt install git)");
     }
     let old = text(0);
-    let codex = cached("node/apply_patch").or_else(|| program(&["apply_patch"]));
+    let codex = cached("node/apply_patch").or_else(|| find_program(&["apply_patch"]));
     if codex.is_none() {
         report.skip("codex is not installed: its apply_patch is not compared (bench/peers)");
     }
     for places in [1, 10, 100, 1000] {
-        let patches = Patches::new(&root, places)?;
+        let patches = PatchCase::new(&root, places)?;
         for name in ["ours.txt", "theirs.txt", "codex.txt"] {
             fs::write(root.join(name), &old)?;
         }
@@ -52,10 +52,14 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
         let mut rivals = Vec::new();
         if let Some(side) = &mut git {
             let name = "spawn `git apply` (no fsync)".to_owned();
-            rivals.push(Rival { name, aim: Some(Aim::Ratio(1.0)), side: side as &mut Labour<'_> });
+            rivals.push(Competitor { name, aim: Some(BenchTarget::Ratio(1.0)), side: side as &mut BenchWork<'_> });
         }
         if let Some(side) = &mut codex {
-            rivals.push(Rival { name: "spawn codex's apply_patch".to_owned(), aim: Some(Aim::Ratio(1.0)), side });
+            rivals.push(Competitor {
+                name: "spawn codex's apply_patch".to_owned(),
+                aim: Some(BenchTarget::Ratio(1.0)),
+                side,
+            });
         }
         let what = format!("apply_patch, {places} hunks in {LINES} lines");
         report.race(&what, &mut |times| repeat(times, || patches.ours(&desk, &mut ours)), rivals)?;
@@ -65,12 +69,12 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
         }
     }
     let (desk, top) = (&desk, &root);
-    let mut ours = |places: usize| -> Result<Ready<'_>> {
+    let mut ours = |places: usize| -> Result<PreparedWork<'_>> {
         fs::write(top.join("ours.txt"), text(0))?;
-        let (patches, mut turn) = (Patches::new(top, places)?, 0);
+        let (patches, mut turn) = (PatchCase::new(top, places)?, 0);
         Ok(Box::new(move |times| repeat(times * 2, || patches.ours(desk, &mut turn))))
     };
-    report.grow(("apply_patch, there and back", "hunks"), &[1, 10, 100, 1_000], &mut [("helve", &mut ours)])
+    report.measure_growth(("apply_patch, there and back", "hunks"), &[1, 10, 100, 1_000], &mut [("helve", &mut ours)])
 }
 
 /// The file, with this many places changed.
@@ -88,7 +92,7 @@ fn line(at: usize, changed: bool) -> String {
 }
 
 /// The same change and the way back, as each side reads it.
-struct Patches {
+struct PatchCase {
     /// Arguments for the tool: there, and back.
     ours: [String; 2],
     /// The same for codex, about a file of its own.
@@ -97,7 +101,7 @@ struct Patches {
     theirs: [std::path::PathBuf; 2],
 }
 
-impl Patches {
+impl PatchCase {
     fn new(root: &Path, places: usize) -> Result<Self> {
         let theirs = [root.join(format!("there_{places}.diff")), root.join(format!("back_{places}.diff"))];
         for (path, back) in theirs.iter().zip([false, true]) {
@@ -108,7 +112,7 @@ impl Patches {
         Ok(Self { ours, codex, theirs })
     }
 
-    fn ours(&self, desk: &Desk, turn: &mut usize) -> Result<()> {
+    fn ours(&self, desk: &BenchSession, turn: &mut usize) -> Result<()> {
         *turn += 1;
         desk.repeat(1, "apply_patch", &self.ours[(*turn + 1) % 2])
     }
@@ -126,7 +130,7 @@ impl Patches {
 
     fn git(&self, git: &Path, root: &Path, turn: &mut usize) -> Result<()> {
         *turn += 1;
-        spawned(Command::new(git).arg("apply").arg(&self.theirs[(*turn + 1) % 2]).current_dir(root))
+        run_program(Command::new(git).arg("apply").arg(&self.theirs[(*turn + 1) % 2]).current_dir(root))
     }
 }
 

@@ -6,17 +6,19 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, ensure};
-use helve_agent::scheduler::{Fire, Fired, Scheduler, Settings};
+use helve_agent::scheduler::{RunOutcome, ScheduleRunner, Scheduler, SchedulerConfig};
 use helve_contract::{
     CancellationToken, async_trait,
     jiff::Timestamp,
-    ports::{Cadence, Missed, Notification, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules},
+    ports::{
+        Cadence, MissedRunPolicy, Notification, Schedule, ScheduleRun, ScheduleRunStatus, ScheduleStatus, Schedules,
+    },
 };
-use helve_store::Sqlite;
+use helve_store::SqliteStore;
 
 use crate::{
-    desk::{in_memory, on_disk},
-    report::{Aim, Ready, Report},
+    desk::{disk_dir, tmpfs_dir},
+    report::{BenchReport, BenchTarget, PreparedWork},
 };
 
 /// How many are due at once.
@@ -25,30 +27,35 @@ const DUE: usize = 100;
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Has nothing to do.
-struct Nothing;
+struct NoopFire;
 
 #[async_trait]
-impl Fire for Nothing {
-    async fn fire(&self, _: &Schedule, _: &ScheduleRun, _: CancellationToken) -> Fired {
-        Fired::done("")
+impl ScheduleRunner for NoopFire {
+    async fn run(&self, _: &Schedule, _: &ScheduleRun, _: CancellationToken) -> RunOutcome {
+        RunOutcome::success("")
     }
 }
 
-pub(super) fn run(report: &mut Report) -> Result<()> {
-    let (_held, root) = on_disk()?;
+pub(super) fn run(report: &mut BenchReport) -> Result<()> {
+    let (_held, root) = disk_dir()?;
     let all = if report.effort.is_small() { 1_000 } else { 10_000 };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let told = runtime.block_on(measured(Sqlite::at(root.join("helve.db")), all))?;
+    let told = runtime.block_on(measure(SqliteStore::lazy(root.join("helve.db")), all))?;
     let name = format!("{all} schedules, {DUE} due at once");
-    report.fact(&format!("{name}: looked up"), told.looked, "ms", None);
-    report.fact(&format!("{name}: all claimed"), told.claimed, "ms", Some(Aim::Most(LIMIT.as_secs_f64() * 1e3)));
-    report.fact(&format!("{name}: all done"), told.done, "ms", None);
-    report.fact(&format!("{name}: runs kept, each once"), told.runs as f64, "", Some(Aim::Least(DUE as f64)));
+    report.figure(&format!("{name}: looked up"), told.looked, "ms", None);
+    report.figure(
+        &format!("{name}: all claimed"),
+        told.claimed,
+        "ms",
+        Some(BenchTarget::Most(LIMIT.as_secs_f64() * 1e3)),
+    );
+    report.figure(&format!("{name}: all done"), told.done, "ms", None);
+    report.figure(&format!("{name}: runs kept, each once"), told.runs as f64, "", Some(BenchTarget::Least(DUE as f64)));
 
-    let (_held, root) = in_memory()?;
+    let (_held, root) = tmpfs_dir()?;
     let (root, runtime) = (&root, &runtime);
-    let mut grown = |all: usize| -> Result<Ready<'_>> {
-        let store = Sqlite::at(root.join(format!("{all}.db")));
+    let mut grown = |all: usize| -> Result<PreparedWork<'_>> {
+        let store = SqliteStore::lazy(root.join(format!("{all}.db")));
         let now = Timestamp::now();
         runtime.block_on(async {
             for n in 0..all {
@@ -57,46 +64,51 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
             anyhow::Ok(())
         })?;
         Ok(Box::new(move |times| {
-            (0..times).try_for_each(|_| runtime.block_on(store.due(DUE)).map(drop).map_err(|it| anyhow!("{it}")))
+            (0..times)
+                .try_for_each(|_| runtime.block_on(store.due_schedules(DUE)).map(drop).map_err(|it| anyhow!("{it}")))
         }))
     };
-    report.grow(("look up what is due", "schedules"), &[100, 1_000, 10_000, 100_000], &mut [("helve", &mut grown)])
+    report.measure_growth(
+        ("look up what is due", "schedules"),
+        &[100, 1_000, 10_000, 100_000],
+        &mut [("helve", &mut grown)],
+    )
 }
 
 /// Milliseconds, and how many runs there were.
-struct Told {
+struct ScheduleTimes {
     looked: f64,
     claimed: f64,
     done: f64,
     runs: usize,
 }
 
-async fn measured(store: Sqlite, all: usize) -> Result<Told> {
+async fn measure(store: SqliteStore, all: usize) -> Result<ScheduleTimes> {
     let said = |error: helve_contract::Error| anyhow!("{error}");
     let now = Timestamp::now();
     for n in 0..all {
         store.add_schedule(&schedule(n, now)?).await.map_err(said)?;
     }
     let store = Arc::new(store);
-    let settings = Settings { max_concurrent: DUE, ..Settings::default() };
-    let driver = Scheduler::new(store.clone(), Arc::new(Nothing), settings).map_err(said)?;
+    let settings = SchedulerConfig { max_concurrent: DUE, ..SchedulerConfig::default() };
+    let driver = Scheduler::new(store.clone(), Arc::new(NoopFire), settings).map_err(said)?;
     // The first look minds the clock, and has nothing to run yet.
     let begun = Instant::now();
-    store.due(DUE).await.map_err(said)?;
+    store.due_schedules(DUE).await.map_err(said)?;
     let looked = begun.elapsed();
     let begun = Instant::now();
     let tick = driver.tick().await.map_err(said)?;
     let claimed = begun.elapsed();
-    driver.idle().await;
+    driver.wait_idle().await;
     let done = begun.elapsed();
     let mut runs = 0;
     for n in 0..DUE {
         let kept = store.runs(&format!("s{n}"), 5).await.map_err(said)?;
-        runs += kept.iter().filter(|run| run.status == RunStatus::Success).count();
+        runs += kept.iter().filter(|run| run.status == ScheduleRunStatus::Success).count();
     }
     ensure!(tick.started == DUE, "{} were started and not {DUE}", tick.started);
     let millis = |it: Duration| it.as_secs_f64() * 1e3;
-    Ok(Told { looked: millis(looked), claimed: millis(claimed), done: millis(done), runs })
+    Ok(ScheduleTimes { looked: millis(looked), claimed: millis(claimed), done: millis(done), runs })
 }
 
 fn schedule(n: usize, now: Timestamp) -> Result<Schedule> {
@@ -114,7 +126,7 @@ fn schedule(n: usize, now: Timestamp) -> Result<Schedule> {
         channel: None,
         workspace: None,
         dialect: None,
-        missed: Missed::Once,
+        missed: MissedRunPolicy::Once,
         created: now,
         updated: now,
         next: Some(if n < DUE { now } else { later }),

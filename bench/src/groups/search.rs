@@ -9,47 +9,47 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::files::{repeat, spawned};
+use super::files::{repeat, run_program};
 use crate::{
-    data::{self, HANDLER, MARK, NEEDLE},
-    desk::{Desk, in_memory, on_disk, program},
-    report::{Aim, Duel, Maker, Ready, Report},
+    data::{self, HANDLER, MARKER, NEEDLE},
+    desk::{BenchSession, disk_dir, find_program, tmpfs_dir},
+    report::{BenchReport, BenchTarget, ComparisonSpec, PreparedWork, WorkFactory},
 };
 
 /// One question to both sides.
-struct Question<'a> {
+struct SearchCase<'a> {
     what: &'a str,
     pattern: &'a str,
-    output: Output,
+    output: SearchMode,
     any_case: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Output {
+enum SearchMode {
     Content,
     Count,
     Files,
 }
 
 /// A question in a row of a table.
-const fn ask<'a>(what: &'a str, pattern: &'a str, output: Output) -> Question<'a> {
-    Question { what, pattern, output, any_case: false }
+const fn case<'a>(what: &'a str, pattern: &'a str, output: SearchMode) -> SearchCase<'a> {
+    SearchCase { what, pattern, output, any_case: false }
 }
 
-pub(super) fn run(report: &mut Report) -> Result<()> {
-    let (_held, root) = on_disk()?;
+pub(super) fn run(report: &mut BenchReport) -> Result<()> {
+    let (_held, root) = disk_dir()?;
     let files = if report.effort.is_small() { 500 } else { 5_000 };
     data::tree(&root, files)?;
     let questions = [
-        ask("rare literal, content", NEEDLE, Output::Content),
-        Question { any_case: true, ..ask("rare literal, any case, content", "NEEDLE_7f3A9c", Output::Content) },
-        ask("regex, content", HANDLER, Output::Content),
-        ask("once a file, content", MARK, Output::Content),
-        ask("common word, count", "commit", Output::Count),
-        Question { any_case: true, ..ask("common word, any case, count", "COMMIT", Output::Count) },
-        ask("common word, files", "commit", Output::Files),
-        ask("five words, count", "needle_7f3a9c|handle_queue|worker thread|merge patch|open close", Output::Count),
-        ask("nothing there, content", "zzz_not_there", Output::Content),
+        case("rare literal, content", NEEDLE, SearchMode::Content),
+        SearchCase { any_case: true, ..case("rare literal, any case, content", "NEEDLE_7f3A9c", SearchMode::Content) },
+        case("regex, content", HANDLER, SearchMode::Content),
+        case("once a file, content", MARKER, SearchMode::Content),
+        case("common word, count", "commit", SearchMode::Count),
+        SearchCase { any_case: true, ..case("common word, any case, count", "COMMIT", SearchMode::Count) },
+        case("common word, files", "commit", SearchMode::Files),
+        case("five words, count", "needle_7f3a9c|handle_queue|worker thread|merge patch|open close", SearchMode::Count),
+        case("nothing there, content", "zzz_not_there", SearchMode::Content),
     ];
     let name = format!("{files} generated files");
     tree(report, &root, &name, &questions, &["*.proto", "*.rs"])?;
@@ -59,10 +59,10 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
     match sources.and_then(|it| it.canonicalize().ok()).filter(|_| !report.effort.is_small()) {
         Some(root) => {
             let questions = [
-                ask("rare literal, content", "unreachable_unchecked", Output::Content),
-                ask("regex, count", r"unsafe\s+impl<[^>]+>\s+Send", Output::Count),
-                ask("common word, count", "return", Output::Count),
-                Question { any_case: true, ..ask("common word, any case, files", "LICENSE", Output::Files) },
+                case("rare literal, content", "unreachable_unchecked", SearchMode::Content),
+                case("regex, count", r"unsafe\s+impl<[^>]+>\s+Send", SearchMode::Count),
+                case("common word, count", "return", SearchMode::Count),
+                SearchCase { any_case: true, ..case("common word, any case, files", "LICENSE", SearchMode::Files) },
             ];
             tree(report, &root, "sources of crates", &questions, &["build.rs"])
         }
@@ -74,17 +74,19 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
 }
 
 /// How searching grows with the files.
-fn growth(report: &mut Report) -> Result<()> {
-    let Some(rg) = program(&["rg"]) else { return Ok(()) };
-    let (_held, top) = in_memory()?;
+fn growth(report: &mut BenchReport) -> Result<()> {
+    let Some(rg) = find_program(&["rg"]) else { return Ok(()) };
+    let (_held, top) = tmpfs_dir()?;
     let (top, rg) = (&top, &rg);
-    let theirs = |words: Vec<String>, folder: PathBuf| -> Ready<'_> {
-        Box::new(move |times| repeat(times, || spawned(Command::new(rg).arg("--no-config").args(&words).arg(&folder))))
+    let theirs = |words: Vec<String>, folder: PathBuf| -> PreparedWork<'_> {
+        Box::new(move |times| {
+            repeat(times, || run_program(Command::new(rg).arg("--no-config").args(&words).arg(&folder)))
+        })
     };
-    let mut ours = |files: usize| -> Result<Ready<'_>> {
+    let mut ours = |files: usize| -> Result<PreparedWork<'_>> {
         let root = top.join(format!("names_{files}"));
-        data::names(&root, files)?;
-        let desk = Desk::new("solo", &root)?;
+        data::empty_files(&root, files)?;
+        let desk = BenchSession::new("solo", &root)?;
         let args = json!({ "pattern": "**/*.proto" }).to_string();
         Ok(Box::new(move |times| desk.repeat(times, "glob", &args)))
     };
@@ -93,23 +95,23 @@ fn growth(report: &mut Report) -> Result<()> {
         Ok(theirs(words, top.join(format!("names_{files}"))))
     };
     let sizes = [100, 1_000, 10_000, 100_000, 1_000_000];
-    report.grow(("glob", "files"), &sizes, &mut [("helve", &mut ours), ("spawn `rg --files`", &mut peer)])?;
-    let mut ours = |files: usize| -> Result<Ready<'_>> {
+    report.measure_growth(("glob", "files"), &sizes, &mut [("helve", &mut ours), ("spawn `rg --files`", &mut peer)])?;
+    let mut ours = |files: usize| -> Result<PreparedWork<'_>> {
         let root = top.join(format!("texts_{files}"));
-        data::texts(&root, files)?;
-        let desk = Desk::new("solo", &root)?;
+        data::text_files(&root, files)?;
+        let desk = BenchSession::new("solo", &root)?;
         let args = json!({ "pattern": NEEDLE }).to_string();
         Ok(Box::new(move |times| desk.repeat(times, "grep", &args)))
     };
     let mut peer =
         |files: usize| Ok(theirs(vec!["-n".to_owned(), NEEDLE.to_owned()], top.join(format!("texts_{files}"))));
-    let sides: &mut [(&str, Maker<'_, '_>)] = &mut [("helve", &mut ours), ("spawn `rg`", &mut peer)];
-    report.grow(("grep, a rare literal", "files of 20 KB"), &[100, 1_000, 10_000, 100_000], sides)
+    let sides: &mut [(&str, WorkFactory<'_, '_>)] = &mut [("helve", &mut ours), ("spawn `rg`", &mut peer)];
+    report.measure_growth(("grep, a rare literal", "files of 20 KB"), &[100, 1_000, 10_000, 100_000], sides)
 }
 
-fn tree(report: &mut Report, root: &Path, name: &str, questions: &[Question<'_>], globs: &[&str]) -> Result<()> {
-    let desk = Desk::new("claude", root)?;
-    let rg = program(&["rg"]);
+fn tree(report: &mut BenchReport, root: &Path, name: &str, questions: &[SearchCase<'_>], globs: &[&str]) -> Result<()> {
+    let desk = BenchSession::new("claude", root)?;
+    let rg = find_program(&["rg"]);
     if rg.is_none() {
         report.skip("rg is not installed: grep is compared with nothing (Debian: apt install ripgrep)");
     }
@@ -117,14 +119,14 @@ fn tree(report: &mut Report, root: &Path, name: &str, questions: &[Question<'_>]
         grep(report, &desk, root, name, question)?;
     }
 
-    let desk = Desk::new("solo", root)?;
-    let fd = program(&["fdfind", "fd"]);
+    let desk = BenchSession::new("solo", root)?;
+    let fd = find_program(&["fdfind", "fd"]);
     if fd.is_none() {
         report.skip("fd is not installed: glob is not compared with it (Debian: apt install fd-find)");
     }
     for pattern in globs {
         let args = json!({ "pattern": format!("**/{pattern}") }).to_string();
-        let ours = paths(&desk.ask("glob", &args)?.text, root);
+        let ours = paths(&desk.call_tool("glob", &args)?.text, root);
         let peers = [
             fd.as_ref().map(|fd| ("fd", fd, vec!["--glob", pattern, "--type", "f", "--color=never"])),
             rg.as_ref().map(|rg| ("rg --files", rg, vec!["--no-config", "--files", "--glob", pattern])),
@@ -146,10 +148,10 @@ fn tree(report: &mut Report, root: &Path, name: &str, questions: &[Question<'_>]
                 continue;
             }
             let what = format!("glob {pattern}: {} hits, {name}", ours.len());
-            report.duel(
-                Duel::of(&what, &format!("spawn `{peer}`")).aim(Aim::Ratio(1.0)).cpu(),
+            report.compare(
+                ComparisonSpec::of(&what, &format!("spawn `{peer}`")).aim(BenchTarget::Ratio(1.0)).cpu(),
                 &mut |times| desk.repeat(times, "glob", &args),
-                &mut |times| repeat(times, || spawned(&mut command())),
+                &mut |times| repeat(times, || run_program(&mut command())),
             )?;
         }
     }
@@ -157,11 +159,11 @@ fn tree(report: &mut Report, root: &Path, name: &str, questions: &[Question<'_>]
 }
 
 fn grep(
-    report: &mut Report,
-    desk: &Desk,
+    report: &mut BenchReport,
+    desk: &BenchSession,
     root: &Path,
     name: &str,
-    (rg, question): (&PathBuf, &Question<'_>),
+    (rg, question): (&PathBuf, &SearchCase<'_>),
 ) -> Result<()> {
     let args = question.args().to_string();
     let command = || {
@@ -169,7 +171,7 @@ fn grep(
         command.arg("--no-config").args(question.flags()).arg("-e").arg(question.pattern).arg(root);
         command
     };
-    let ours = desk.ask("Grep", &args)?;
+    let ours = desk.call_tool("Grep", &args)?;
     let (ours, theirs) = (rows(&ours.text, root), rows(&output(&mut command())?, root));
     let is_equal = ours == theirs || (theirs.is_empty() && ours.iter().all(|row| !row.contains(question.pattern)));
     if !is_equal {
@@ -180,19 +182,19 @@ fn grep(
         return Ok(());
     }
     let what = format!("{}: {} rows, {name}", question.what, theirs.len());
-    report.duel(
-        Duel::of(&what, "spawn `rg --no-config`").aim(Aim::Ratio(1.0)).cpu(),
+    report.compare(
+        ComparisonSpec::of(&what, "spawn `rg --no-config`").aim(BenchTarget::Ratio(1.0)).cpu(),
         &mut |times| desk.repeat(times, "Grep", &args),
-        &mut |times| repeat(times, || spawned(&mut command())),
+        &mut |times| repeat(times, || run_program(&mut command())),
     )
 }
 
-impl Question<'_> {
+impl SearchCase<'_> {
     fn args(&self) -> Value {
         let mode = match self.output {
-            Output::Content => "content",
-            Output::Count => "count",
-            Output::Files => "files_with_matches",
+            SearchMode::Content => "content",
+            SearchMode::Count => "count",
+            SearchMode::Files => "files_with_matches",
         };
         json!({ "pattern": self.pattern, "output_mode": mode, "-i": self.any_case })
     }
@@ -200,9 +202,9 @@ impl Question<'_> {
     fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec!["--hidden"];
         flags.extend(match self.output {
-            Output::Content => vec!["--line-number", "--no-heading"],
-            Output::Count => vec!["--count"],
-            Output::Files => vec!["--files-with-matches"],
+            SearchMode::Content => vec!["--line-number", "--no-heading"],
+            SearchMode::Count => vec!["--count"],
+            SearchMode::Files => vec!["--files-with-matches"],
         });
         if self.any_case {
             flags.push("--ignore-case");

@@ -3,37 +3,37 @@
 use std::{cell::RefCell, fmt::Write as _, fs, process::Command};
 
 use anyhow::{Result, anyhow, ensure};
-use helve_hosts::memory::{Memory, Script};
+use helve_hosts::memory::{MemoryHost, Script};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::files::{repeat, spawned};
+use super::files::{repeat, run_program};
 use crate::{
-    data::numbered,
-    desk::in_memory,
-    peers::Server,
-    report::{Aim, Labour, Report, Rival},
+    data::numbered_lines,
+    desk::tmpfs_dir,
+    peers::PeerServer,
+    report::{BenchReport, BenchTarget, BenchWork, Competitor},
 };
 
 /// What a small command may take.
 const LIMIT: f64 = 100.0;
 
-pub(super) fn run(report: &mut Report) -> Result<()> {
-    let (_held, root) = in_memory()?;
+pub(super) fn run(report: &mut BenchReport) -> Result<()> {
+    let (_held, root) = tmpfs_dir()?;
     let work = root.join("work");
-    let shell = Shell::new()?;
+    let shell = MemoryShell::new()?;
     let (lines, files) = if report.effort.is_small() { (1_000, 50) } else { (50_000, 1_000) };
     fs::create_dir_all(work.join("tree"))?;
-    fs::write(work.join("lines.txt"), numbered(lines))?;
+    fs::write(work.join("lines.txt"), numbered_lines(lines))?;
     for at in 0..files {
-        fs::write(work.join(format!("tree/f_{at:04}.txt")), numbered(20))?;
+        fs::write(work.join(format!("tree/f_{at:04}.txt")), numbered_lines(20))?;
     }
     shell.fill(lines, files)?;
-    let theirs = Server::just_bash(&root.join("home"), &work)?;
+    let theirs = PeerServer::just_bash(&root.join("home"), &work)?;
     let peer = match theirs {
         Some(server) => {
             let mut peer = server.start()?;
-            peer.listed()?;
+            peer.initialize()?;
             Some(RefCell::new(peer))
         }
         None => {
@@ -44,7 +44,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
     let whole = format!("sort and count {lines} lines");
     let tree = format!("grep in a tree of {files} files");
     let commands = [
-        ("one small command", "echo hello", Some(Aim::Micros(LIMIT)), None),
+        ("one small command", "echo hello", Some(BenchTarget::Micros(LIMIT)), None),
         ("a pipe of three", "echo b a c | tr ' ' '\\n' | sort", None, Some(1.0)),
         (whole.as_str(), "sort lines.txt | wc -l", None, Some(1.0)),
         ("cat a file whole", "cat lines.txt | wc -c", None, Some(1.0)),
@@ -60,56 +60,65 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
         let expected = String::from_utf8(bash().output()?.stdout)?;
         let got = shell.run(command)?;
         ensure!(got.trim() == expected.trim(), "{command}: `{got}` and not `{expected}`");
-        let mut process = |times: usize| repeat(times, || spawned(&mut bash()));
+        let mut process = |times: usize| repeat(times, || run_program(&mut bash()));
         let args = json!({ "commands": format!("cd {}; {command}", work.display()) });
         let mut other = peer
             .as_ref()
             .map(|peer| move |times: usize| repeat(times, || peer.borrow_mut().call("bash", &args).map(drop)));
-        let mut rivals = vec![Rival { name: "spawn `bash -c`".to_owned(), aim, side: &mut process as &mut Labour<'_> }];
+        let mut rivals =
+            vec![Competitor { name: "spawn `bash -c`".to_owned(), aim, side: &mut process as &mut BenchWork<'_> }];
         if let Some(side) = &mut other {
-            rivals.push(Rival { name: "just-bash, over a pipe".to_owned(), aim: beside.map(Aim::Ratio), side });
+            rivals.push(Competitor {
+                name: "just-bash, over a pipe".to_owned(),
+                aim: beside.map(BenchTarget::Ratio),
+                side,
+            });
         }
         report.race(what, &mut |times| repeat(times, || shell.run(command).map(drop)), rivals)?;
     }
     growth(report)
 }
 
-fn growth(report: &mut Report) -> Result<()> {
-    let mut sort = |lines: usize| -> Result<crate::report::Ready<'static>> {
-        let shell = Shell::new()?;
+fn growth(report: &mut BenchReport) -> Result<()> {
+    let mut sort = |lines: usize| -> Result<crate::report::PreparedWork<'static>> {
+        let shell = MemoryShell::new()?;
         shell.fill(lines, 0)?;
         Ok(Box::new(move |times| repeat(times, || shell.run("sort lines.txt | wc -l").map(drop))))
     };
-    report.grow(("sort | wc in memory", "lines"), &[100, 1_000, 10_000, 100_000], &mut [("helve", &mut sort)])?;
-    let mut grep = |files: usize| -> Result<crate::report::Ready<'static>> {
-        let shell = Shell::new()?;
+    report.measure_growth(
+        ("sort | wc in memory", "lines"),
+        &[100, 1_000, 10_000, 100_000],
+        &mut [("helve", &mut sort)],
+    )?;
+    let mut grep = |files: usize| -> Result<crate::report::PreparedWork<'static>> {
+        let shell = MemoryShell::new()?;
         shell.fill(1, files)?;
         Ok(Box::new(move |times| repeat(times, || shell.run("grep -rl 'line 19' tree | wc -l").map(drop))))
     };
-    report.grow(("grep -r in memory", "files"), &[10, 100, 1_000, 10_000], &mut [("helve", &mut grep)])?;
-    let mut turns = |rounds: usize| -> Result<crate::report::Ready<'static>> {
-        let shell = Shell::new()?;
+    report.measure_growth(("grep -r in memory", "files"), &[10, 100, 1_000, 10_000], &mut [("helve", &mut grep)])?;
+    let mut turns = |rounds: usize| -> Result<crate::report::PreparedWork<'static>> {
+        let shell = MemoryShell::new()?;
         let script = format!("for ((i=0;i<{rounds};i++)); do x=$((x+i)); done; echo $x");
         Ok(Box::new(move |times| repeat(times, || shell.run(&script).map(drop))))
     };
-    report.grow(("a loop in memory", "rounds"), &[100, 1_000, 10_000, 100_000], &mut [("helve", &mut turns)])
+    report.measure_growth(("a loop in memory", "rounds"), &[100, 1_000, 10_000, 100_000], &mut [("helve", &mut turns)])
 }
 
 /// Files in memory, and a shell over them.
-struct Shell {
-    memory: Memory,
+struct MemoryShell {
+    memory: MemoryHost,
     runtime: Runtime,
 }
 
-impl Shell {
+impl MemoryShell {
     fn new() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { memory: Memory::new(), runtime })
+        Ok(Self { memory: MemoryHost::new(), runtime })
     }
 
     fn fill(&self, lines: usize, files: usize) -> Result<()> {
-        let mut script = format!("mkdir -p tree\ncat > lines.txt <<'END'\n{}END\n", numbered(lines));
-        let text = numbered(20);
+        let mut script = format!("mkdir -p tree\ncat > lines.txt <<'END'\n{}END\n", numbered_lines(lines));
+        let text = numbered_lines(20);
         for at in 0..files {
             _ = write!(script, "cat > tree/f_{at:04}.txt <<'END'\n{text}END\n");
             if script.len() > 1 << 20 {

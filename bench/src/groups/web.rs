@@ -13,82 +13,86 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, ensure};
-use helve_contract::ports::{Fetch, Web};
-use helve_web::{Fetcher, Internet, Reader, client::Client, guard::Guard};
+use helve_contract::ports::{FetchRequest, Web};
+use helve_web::{DocumentReader, PageFetcher, WebAccess, client::GuardedClient, guard::AddressGuard};
 use serde_json::{Value, json};
 
 use crate::{
-    data::Dice,
-    desk::{Desk, in_memory, program},
+    data::Rng,
+    desk::{BenchSession, find_program, tmpfs_dir},
     peers::cached,
-    report::{Aim, Duel, Ready, Report},
-    wire::Peer,
+    report::{BenchReport, BenchTarget, ComparisonSpec, PreparedWork},
+    wire::PeerProcess,
 };
 
 /// What a page of the usual size may take.
 const LIMIT: Duration = Duration::from_millis(30);
 
-pub(super) fn run(report: &mut Report) -> Result<()> {
-    let (_held, root) = in_memory()?;
-    let desk = Desk::new("solo", &root)?;
+pub(super) fn run(report: &mut BenchReport) -> Result<()> {
+    let (_held, root) = tmpfs_dir()?;
+    let desk = BenchSession::new("solo", &root)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let python = cached("python/bin/mcp-server-fetch").or_else(|| program(&["mcp-server-fetch"]));
+    let python = cached("python/bin/mcp-server-fetch").or_else(|| find_program(&["mcp-server-fetch"]));
     if python.is_none() {
         report
             .skip("mcp-server-fetch is not installed: pages are compared with their bytes alone (bench/peers python)");
     }
     for (size, said, aim) in [(100 << 10, "100 KB", Some(LIMIT)), (1 << 20, "1 MB", None)] {
         let port = serve(page(size))?;
-        let guard = Guard::new().allowing([format!("127.0.0.1:{port}")]).map_err(|it| anyhow!(it))?;
-        let web = Internet::new(Fetcher::new(Client::new(guard), Arc::new(Reader::new())));
+        let guard = AddressGuard::new().with_allowlist([format!("127.0.0.1:{port}")]).map_err(|it| anyhow!(it))?;
+        let web = WebAccess::new(PageFetcher::new(GuardedClient::new(guard), Arc::new(DocumentReader::new())));
         // Each time another address, so that nothing comes from the cache.
         let turn = Cell::new(0);
         let fetch = || -> Result<usize> {
             turn.set(turn.get() + 1);
-            let wanted = Fetch::of(format!("http://127.0.0.1:{port}/{}", turn.get()));
+            let wanted = FetchRequest::new(format!("http://127.0.0.1:{port}/{}", turn.get()));
             let page = runtime.block_on(web.fetch(&desk.call(), &wanted)).map_err(|it| anyhow!("{it}"))?;
             Ok(page.text.len())
         };
         let length = fetch()?;
         ensure!(length > size / 2, "only {length} bytes of Markdown from a page of {size}");
         let name = format!("web_fetch, {said} to Markdown");
-        let duel = Duel::of(&name, "the same bytes, not read");
-        let duel = aim.into_iter().fold(duel, |it, aim| it.aim(Aim::Micros(aim.as_micros() as f64)));
+        let duel = ComparisonSpec::of(&name, "the same bytes, not read");
+        let duel = aim.into_iter().fold(duel, |it, aim| it.aim(BenchTarget::Micros(aim.as_micros() as f64)));
         let mut ours = |times: usize| (0..times).try_for_each(|_| fetch().map(drop));
-        report.duel(duel, &mut ours, &mut |times| (0..times).try_for_each(|_| bytes(port, size)))?;
+        report.compare(duel, &mut ours, &mut |times| (0..times).try_for_each(|_| bytes(port, size)))?;
 
         let Some(python) = &python else { continue };
-        let mut peer = Peer::start(Command::new(python).args(["--ignore-robots-txt", "--allow-private-ips"]))?;
-        peer.listed()?;
+        let mut peer = PeerProcess::start(Command::new(python).args(["--ignore-robots-txt", "--allow-private-ips"]))?;
+        peer.initialize()?;
         let ask = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": { "name": "fetch",
             "arguments": { "url": format!("http://127.0.0.1:{port}/"), "max_length": 999_999 } } });
-        let answer: Value = serde_json::from_str(&peer.ask(&ask)?)?;
+        let answer: Value = serde_json::from_str(&peer.request(&ask)?)?;
         let got = answer["result"]["content"][0]["text"].as_str().map_or(0, str::len);
         ensure!(got > size / 2, "the Python server gave {got} bytes: {}", answer["result"]["isError"]);
-        report.duel(Duel::of(&name, "mcp-server-fetch (Python)"), &mut ours, &mut |times| {
-            (0..times).try_for_each(|_| peer.ask(&ask).map(drop))
+        report.compare(ComparisonSpec::of(&name, "mcp-server-fetch (Python)"), &mut ours, &mut |times| {
+            (0..times).try_for_each(|_| peer.request(&ask).map(drop))
         })?;
     }
     let (desk, runtime) = (&desk, &runtime);
-    let mut grown = |size: usize| -> Result<Ready<'_>> {
+    let mut grown = |size: usize| -> Result<PreparedWork<'_>> {
         let port = serve(page(size))?;
-        let guard = Guard::new().allowing([format!("127.0.0.1:{port}")]).map_err(|it| anyhow!(it))?;
-        let web = Internet::new(Fetcher::new(Client::new(guard), Arc::new(Reader::new())));
+        let guard = AddressGuard::new().with_allowlist([format!("127.0.0.1:{port}")]).map_err(|it| anyhow!(it))?;
+        let web = WebAccess::new(PageFetcher::new(GuardedClient::new(guard), Arc::new(DocumentReader::new())));
         let mut turn = 0;
         Ok(Box::new(move |times| {
             (0..times).try_for_each(|_| {
                 turn += 1;
-                let wanted = Fetch::of(format!("http://127.0.0.1:{port}/{turn}"));
+                let wanted = FetchRequest::new(format!("http://127.0.0.1:{port}/{turn}"));
                 runtime.block_on(web.fetch(&desk.call(), &wanted)).map(drop).map_err(|it| anyhow!("{it}"))
             })
         }))
     };
-    report.grow(("web_fetch to Markdown", "bytes"), &[1_000, 10_000, 100_000, 1_000_000], &mut [("helve", &mut grown)])
+    report.measure_growth(
+        ("web_fetch to Markdown", "bytes"),
+        &[1_000, 10_000, 100_000, 1_000_000],
+        &mut [("helve", &mut grown)],
+    )
 }
 
 /// An article of about so many bytes, with what articles have.
 fn page(size: usize) -> String {
-    let mut dice = Dice::new();
+    let mut dice = Rng::new();
     let mut out = String::from("<!doctype html><html><head><title>A long article</title></head><body><nav><ul>");
     for at in 0..20 {
         _ = write!(out, "<li><a href='/part/{at}'>Part {at}</a></li>");
@@ -98,12 +102,17 @@ fn page(size: usize) -> String {
         if out.len() >= size {
             break;
         }
-        let line = dice.line();
+        let line = dice.source_line();
         _ = match at % 9 {
             0 => write!(out, "<h2>{}</h2>", line.chars().take(40).collect::<String>()),
-            5 => write!(out, "<ul><li>{line}</li><li><b>{}</b></li></ul>", dice.line()),
-            8 => write!(out, "<pre><code>{line}\n{}</code></pre>", dice.line()),
-            _ => write!(out, "<p>{line}, <a href='/x/{at}'>and on</a>, {}, {}.</p>", dice.line(), dice.line()),
+            5 => write!(out, "<ul><li>{line}</li><li><b>{}</b></li></ul>", dice.source_line()),
+            8 => write!(out, "<pre><code>{line}\n{}</code></pre>", dice.source_line()),
+            _ => write!(
+                out,
+                "<p>{line}, <a href='/x/{at}'>and on</a>, {}, {}.</p>",
+                dice.source_line(),
+                dice.source_line()
+            ),
         };
     }
     out + "</article><footer>The end</footer></body></html>"

@@ -9,12 +9,14 @@ use std::{
 use helve_contract::{
     CancellationToken, Error, Result, Session,
     events::TurnEnd,
-    ports::{Attachment, HeldLease, InboxItem, Message, Part, SESSION_LEASE, Spent, StoredAttachment},
+    ports::{Attachment, HeldLease, InboxItem, Message, MessagePart, SESSION_LEASE, StoredAttachment, TokenUsage},
 };
 use helve_engine::Engine;
 use tokio::task::JoinHandle;
 
-use crate::{Event, Need, Watcher, Workshop, attachments, history::History, model::Model, turn::Turn};
+use crate::{
+    AgentEvent, AgentListener, SessionFactory, SessionSpec, attachments, history::History, model::Model, turn::Turn,
+};
 
 /// One conversation. Its messages are in the session's store, so that it can be taken up again by its id.
 #[derive(Clone)]
@@ -25,50 +27,50 @@ pub struct Agent {
     pub session: Arc<Session>,
     /// Who answers.
     pub model: Arc<dyn Model>,
-    /// What the model is told first; empty: what [`prompt::system`](crate::prompt::system) says.
-    pub system: String,
+    /// What the model is told first; empty: what [`prompt::system_prompt`](crate::prompt::system_prompt) says.
+    pub system_prompt: String,
     /// What may be spent on one turn of the user.
     pub budget: Budget,
     /// Who hears what happens.
-    pub watcher: Watcher,
+    pub listener: AgentListener,
     /// How others reach in while it works.
-    pub handle: Handle,
+    pub handle: AgentHandle,
     /// What the conversation is about; `None`: the first line of the user's words.
     pub title: Option<String>,
     /// The conversation that started this one.
     pub parent: Option<String>,
     /// How many tokens fit into the model's window, where it does not know itself.
-    pub window: Option<u64>,
+    pub context_window: Option<u64>,
 }
 
 /// What may be spent on one turn of the user. What is `None` has no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// Answers of the model.
-    pub turns: Option<u32>,
+    pub max_turns: Option<u32>,
     /// Tokens, both ways.
-    pub tokens: Option<u64>,
+    pub max_tokens: Option<u64>,
     /// US dollars.
-    pub cost: Option<f64>,
+    pub max_cost: Option<f64>,
     /// Time.
-    pub time: Option<Duration>,
+    pub max_time: Option<Duration>,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { turns: Some(100), tokens: None, cost: None, time: None }
+        Self { max_turns: Some(100), max_tokens: None, max_cost: None, max_time: None }
     }
 }
 
 /// How others reach into a conversation while it works. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Handle {
-    inner: Arc<Inner>,
+pub struct AgentHandle {
+    inner: Arc<HandleState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    above: CancellationToken,
+struct HandleState {
+    parent_cancel: CancellationToken,
     cancel: Mutex<CancellationToken>,
     steering: Mutex<Vec<String>>,
     charges: Mutex<Charges>,
@@ -80,60 +82,60 @@ struct Inner {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Charges {
     /// Tokens and US dollars.
-    pub spent: Spent,
+    pub spent: TokenUsage,
     /// Calls that were refused.
     pub refused: u32,
 }
 
 /// How a turn of the user ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct TurnOutcome {
     /// The model's last words.
     pub text: String,
     /// Why it ended.
-    pub ended: Ended,
+    pub stop_reason: TurnStopReason,
     /// Answers of the model.
     pub turns: u32,
     /// Calls of tools.
-    pub calls: u32,
+    pub tool_calls: u32,
     /// Calls that were refused for want of an approval or by a rule, with those of its agents.
     pub refused: u32,
     /// What it took, with what its agents took.
-    pub spent: Spent,
+    pub usage: TokenUsage,
 }
 
 /// Why a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TurnStopReason {
     /// The model had no more to do.
-    Done,
+    Completed,
     /// It was cancelled.
     Cancelled,
     /// A budget is used up; which, in words.
-    Budget(String),
+    BudgetExhausted(String),
     /// It went round in circles; how, in words.
-    Circles(String),
+    LoopDetected(String),
     /// The model could not be asked; why, in words.
-    Model(String),
+    ModelFailed(String),
 }
 
-impl Ended {
+impl TurnStopReason {
     /// The name of this end in events and JSON.
     pub fn turn_end(&self) -> TurnEnd {
         match self {
-            Self::Done => TurnEnd::Done,
+            Self::Completed => TurnEnd::Done,
             Self::Cancelled => TurnEnd::Cancelled,
-            Self::Budget(_) => TurnEnd::Budget,
-            Self::Circles(_) => TurnEnd::Circles,
-            Self::Model(_) => TurnEnd::Model,
+            Self::BudgetExhausted(_) => TurnEnd::Budget,
+            Self::LoopDetected(_) => TurnEnd::Circles,
+            Self::ModelFailed(_) => TurnEnd::Model,
         }
     }
 
     /// Why, where there is more to say.
     pub fn why(&self) -> Option<&str> {
         match self {
-            Self::Done | Self::Cancelled => None,
-            Self::Budget(why) | Self::Circles(why) | Self::Model(why) => Some(why),
+            Self::Completed | Self::Cancelled => None,
+            Self::BudgetExhausted(why) | Self::LoopDetected(why) | Self::ModelFailed(why) => Some(why),
         }
     }
 }
@@ -145,27 +147,27 @@ impl Agent {
             engine,
             session,
             model,
-            system: String::new(),
+            system_prompt: String::new(),
             budget: Budget::default(),
-            watcher: Arc::new(|_| {}),
-            handle: Handle::default(),
+            listener: Arc::new(|_| {}),
+            handle: AgentHandle::default(),
             title: None,
             parent: None,
-            window: None,
+            context_window: None,
         }
     }
 
     /// Takes up a conversation that is in the store, with the dialect and in the folder it had.
-    pub async fn resume(workshop: &dyn Workshop, id: &str) -> Result<Self> {
-        let mut need = Need { id: id.to_owned(), ..Need::default() };
-        let (_, session) = workshop.equip(&need)?;
-        let record = session.ports.store.conversation(id).await?;
+    pub async fn resume(workshop: &dyn SessionFactory, id: &str) -> Result<Self> {
+        let mut need = SessionSpec { id: id.to_owned(), ..SessionSpec::default() };
+        let (_, session) = workshop.create_session(&need)?;
+        let record = session.ports.store.get_session(id).await?;
         let record = record.ok_or_else(|| Error::failed(format!("there is no conversation `{id}`")))?;
         need.dialect = Some(record.dialect.clone()).filter(|it| !it.is_empty());
         need.workspace = Some(record.workspace.clone()).filter(|it| !it.is_empty()).map(Into::into);
         need.user = Some(record.user.clone());
         need.agent = Some(record.agent.clone());
-        let (engine, session) = workshop.equip(&need)?;
+        let (engine, session) = workshop.create_session(&need)?;
         let model = workshop.model(Some(record.model.as_str()).filter(|it| !it.is_empty()))?;
         let model = workshop.session_model(id, model);
         Ok(Self { title: Some(record.title), parent: record.parent, ..Self::new(engine, session, model) })
@@ -173,29 +175,29 @@ impl Agent {
 
     /// Says something to the model, and works until it has answered; then what was to follow. The history is valid
     /// whatever happens, and every message in it is kept before the next step is taken. An error is the store's.
-    pub async fn turn(&self, words: Vec<Part>) -> Result<Outcome> {
+    pub async fn run_turn(&self, words: Vec<MessagePart>) -> Result<TurnOutcome> {
         self.turn_with(words, Vec::new()).await
     }
 
     /// The same, with files. Tools can save them until the next turn begins. The model sees images, text and the names
     /// of everything else; contents are tagged as untrusted.
-    pub async fn turn_with(&self, words: Vec<Part>, files: Vec<Attachment>) -> Result<Outcome> {
+    pub async fn turn_with(&self, words: Vec<MessagePart>, files: Vec<Attachment>) -> Result<TurnOutcome> {
         for part in &words {
-            if let Part::Text { text } = part {
-                self.session.taint.hears(text);
+            if let MessagePart::Text { text } = part {
+                self.session.taint.on_user_message(text);
             }
         }
-        self.work(Some((words, files))).await
+        self.run_turns(Some((words, files))).await
     }
 
     /// Says something in plain words.
-    pub async fn say(&self, words: &str) -> Result<Outcome> {
-        self.turn(vec![text(words)]).await
+    pub async fn send_text(&self, words: &str) -> Result<TurnOutcome> {
+        self.run_turn(vec![text_part(words)]).await
     }
 
     /// Goes on where the conversation stands: after a crash, or when somebody else has added a message.
-    pub async fn go_on(&self) -> Result<Outcome> {
-        self.work(None).await
+    pub async fn continue_turn(&self) -> Result<TurnOutcome> {
+        self.run_turns(None).await
     }
 
     /// What the model sees of the conversation.
@@ -209,11 +211,11 @@ impl Agent {
         if self.history().await?.is_empty() {
             return Ok(false);
         }
-        let cancel = self.handle.arm();
+        let cancel = self.handle.begin_turn();
         let held = self.session.hold().await?;
         let squeezed = {
             let _renewing = Renewing::start(&held, &cancel);
-            async { Turn::open(self, &held, None, &cancel).await?.squeeze(2).await }.await
+            async { Turn::open(self, &held, None, &cancel).await?.compact_after_overflow(2).await }.await
         };
         self.session.release(held).await?;
         squeezed
@@ -234,9 +236,9 @@ impl Agent {
         }
     }
 
-    async fn work(&self, said: Option<(Vec<Part>, Vec<Attachment>)>) -> Result<Outcome> {
+    async fn run_turns(&self, said: Option<(Vec<MessagePart>, Vec<Attachment>)>) -> Result<TurnOutcome> {
         let _alone = self.handle.inner.busy.lock().await;
-        let cancel = self.handle.arm();
+        let cancel = self.handle.begin_turn();
         let words = match said {
             None => None,
             Some((mut words, files)) => {
@@ -253,7 +255,7 @@ impl Agent {
         let outcome = outcome?;
         // What was approved with a plan holds for its work, which is over.
         self.session.set_plan_rules(Vec::new());
-        (self.watcher)(&Event::Ended(outcome.clone()));
+        (self.listener)(&AgentEvent::TurnEnded(outcome.clone()));
         Ok(outcome)
     }
 }
@@ -262,9 +264,9 @@ impl Agent {
     async fn work_holding(
         &self,
         held: &Arc<HeldLease>,
-        said: Option<(Vec<Part>, Vec<StoredAttachment>)>,
+        said: Option<(Vec<MessagePart>, Vec<StoredAttachment>)>,
         cancel: &CancellationToken,
-    ) -> Result<Outcome> {
+    ) -> Result<TurnOutcome> {
         let words = match said {
             None => None,
             Some((words, files)) => {
@@ -275,11 +277,11 @@ impl Agent {
             }
         };
         let mut outcome = Turn::open(self, held, words, cancel).await?.run().await?;
-        while outcome.ended == Ended::Done
+        while outcome.stop_reason == TurnStopReason::Completed
             && let Some(next) = self.handle.next_follow_up()
         {
-            let more = Turn::open(self, held, Some(vec![text(&next)]), cancel).await?.run().await?;
-            outcome = outcome.then(more);
+            let more = Turn::open(self, held, Some(vec![text_part(&next)]), cancel).await?.run().await?;
+            outcome = outcome.merge(more);
         }
         Ok(outcome)
     }
@@ -310,28 +312,28 @@ impl Drop for Renewing {
     }
 }
 
-fn text(words: &str) -> Part {
-    Part::Text { text: words.to_owned() }
+fn text_part(words: &str) -> MessagePart {
+    MessagePart::Text { text: words.to_owned() }
 }
 
-impl Outcome {
+impl TurnOutcome {
     /// This, and what followed.
     #[must_use]
-    pub fn then(self, more: Self) -> Self {
+    pub fn merge(self, more: Self) -> Self {
         Self {
             turns: self.turns + more.turns,
-            calls: self.calls + more.calls,
+            tool_calls: self.tool_calls + more.tool_calls,
             refused: self.refused + more.refused,
-            spent: self.spent + more.spent,
+            usage: self.usage + more.usage,
             ..more
         }
     }
 }
 
-impl Handle {
+impl AgentHandle {
     /// One that is cancelled with its parent.
-    pub fn under(parent: &CancellationToken) -> Self {
-        Self { inner: Arc::new(Inner { above: parent.clone(), ..Inner::default() }) }
+    pub fn child_of(parent: &CancellationToken) -> Self {
+        Self { inner: Arc::new(HandleState { parent_cancel: parent.clone(), ..HandleState::default() }) }
     }
 
     /// Stops the turn that runs. What ran so far stays in the history.
@@ -371,8 +373,8 @@ impl Handle {
     }
 
     /// What cancels the turn that begins now. A cancel of the last turn does not reach it.
-    fn arm(&self) -> CancellationToken {
-        let token = self.inner.above.child_token();
+    fn begin_turn(&self) -> CancellationToken {
+        let token = self.inner.parent_cancel.child_token();
         lock(&self.inner.cancel).clone_from(&token);
         token
     }

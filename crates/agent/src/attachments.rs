@@ -5,7 +5,7 @@ use std::{fmt::Write as _, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helve_contract::{
     Call, Result, Session,
-    ports::{Attachment, Part, StoredAttachment},
+    ports::{Attachment, MessagePart, StoredAttachment},
 };
 use helve_engine::Engine;
 
@@ -18,7 +18,7 @@ const MAX_IMAGE: usize = 4 << 20;
 
 /// The parts of a message for these files. The list comes first, so that names, types and sizes stay with the
 /// conversation.
-pub(crate) async fn parts(engine: &Engine, session: &Arc<Session>, files: &[Attachment]) -> Vec<Part> {
+pub(crate) async fn parts(engine: &Engine, session: &Arc<Session>, files: &[Attachment]) -> Vec<MessagePart> {
     if files.is_empty() {
         return Vec::new();
     }
@@ -29,7 +29,7 @@ pub(crate) async fn parts(engine: &Engine, session: &Arc<Session>, files: &[Atta
         _ = write!(list, "\n{index}: {}; {shown}", file.describe());
         contents.extend(part);
     }
-    std::iter::once(Part::Text { text: list }).chain(contents).collect()
+    std::iter::once(MessagePart::Text { text: list }).chain(contents).collect()
 }
 
 /// Stores the files of a turn as blobs. Where nothing is stored they stay in memory, and end with the process.
@@ -48,20 +48,23 @@ async fn content(
     session: &Arc<Session>,
     index: usize,
     file: &Attachment,
-) -> (Option<Part>, &'static str) {
+) -> (Option<MessagePart>, &'static str) {
     let id = format!("attachment-{index}");
     let origin = format!("the attached file {}", file.name);
     if is_image(&file.media.mime) {
         let call = Call::new(&id, session.clone());
-        let decoded = session.ports.documents.picture(&call, file.media.bytes.clone()).await;
+        let decoded = session.ports.documents.image(&call, file.media.bytes.clone()).await;
         let media = match decoded {
             Ok(picture) => picture.media,
             Err(_) if file.media.bytes.len() <= MAX_IMAGE => file.media.clone(),
             Err(_) => return (None, "the image cannot be shown"),
         };
-        session.taint.note(&origin);
+        session.taint.add_origin(&origin);
         let data = STANDARD.encode(&media.bytes);
-        return (Some(Part::Binary { path: file.name.clone(), mime_type: media.mime, data }), "the image is below");
+        return (
+            Some(MessagePart::Binary { path: file.name.clone(), mime_type: media.mime, data }),
+            "the image is below",
+        );
     }
     let Ok(text) = std::str::from_utf8(&file.media.bytes) else { return (None, "the content is not shown") };
     if text.trim().is_empty() {
@@ -69,7 +72,7 @@ async fn content(
     }
     let head = truncate(text, MAX_TEXT);
     let text = engine.tag_untrusted(session, &id, &origin, head.0);
-    (Some(Part::Text { text }), if head.1 { "the first 64 KiB are below" } else { "the text is below" })
+    (Some(MessagePart::Text { text }), if head.1 { "the first 64 KiB are below" } else { "the text is below" })
 }
 
 /// The beginning of a text within this many bytes, and whether something is left out.

@@ -5,30 +5,31 @@ use helve_engine::Engine;
 use serde_json::{Map, Value, json};
 
 /// How deep a schema is followed.
-const DEPTH: usize = 24;
+const MAX_DEPTH: usize = 24;
 /// What providers refuse or do not need.
-const DROPPED: [&str; 8] = ["$schema", "$id", "$defs", "definitions", "$comment", "$anchor", "title", "examples"];
+const DROPPED_KEYWORDS: [&str; 8] =
+    ["$schema", "$id", "$defs", "definitions", "$comment", "$anchor", "title", "examples"];
 
 /// The tools of an engine, in its order.
-pub fn of(engine: &Engine) -> Vec<Value> {
-    engine.specs().map(|spec| definition(&spec)).collect()
+pub fn tool_definitions(engine: &Engine) -> Vec<Value> {
+    engine.specs().map(|spec| tool_definition(&spec)).collect()
 }
 
 /// One tool.
-pub fn definition(spec: &Spec) -> Value {
+pub fn tool_definition(spec: &Spec) -> Value {
     json!({
         "type": "function",
-        "function": { "name": spec.name, "description": spec.description, "parameters": plain(&spec.schema) },
+        "function": { "name": spec.name, "description": spec.description, "parameters": inline_schema(&spec.input_schema) },
     })
 }
 
 /// A schema with an object at its root, and nothing by reference.
-pub fn plain(schema: &Value) -> Value {
-    let mut root = match inlined(schema, schema, 0) {
+pub fn inline_schema(schema: &Value) -> Value {
+    let mut root = match inline_refs(schema, schema, 0) {
         Value::Object(map) => map,
         _ => Map::new(),
     };
-    flatten(&mut root);
+    flatten_root_choice(&mut root);
     root.insert("type".into(), "object".into());
     if !root.get("properties").is_some_and(Value::is_object) {
         root.insert("properties".into(), json!({}));
@@ -44,7 +45,7 @@ pub fn plain(schema: &Value) -> Value {
 }
 
 /// Takes a choice at the root apart: providers refuse one there. Only what every choice asks for stays required.
-fn flatten(root: &mut Map<String, Value>) {
+fn flatten_root_choice(root: &mut Map<String, Value>) {
     for word in ["oneOf", "anyOf", "allOf"] {
         let Some(Value::Array(choices)) = root.remove(word) else { continue };
         let fields = |it: &Value| it["properties"].as_object().cloned().unwrap_or_default();
@@ -72,9 +73,9 @@ fn flatten(root: &mut Map<String, Value>) {
     }
 }
 
-fn inlined(schema: &Value, root: &Value, depth: usize) -> Value {
+fn inline_refs(schema: &Value, root: &Value, depth: usize) -> Value {
     let Value::Object(map) = schema else { return schema.clone() };
-    if depth > DEPTH {
+    if depth > MAX_DEPTH {
         return json!({});
     }
     let mut map = map.clone();
@@ -84,22 +85,22 @@ fn inlined(schema: &Value, root: &Value, depth: usize) -> Value {
             for (key, value) in found {
                 map.entry(key.clone()).or_insert_with(|| value.clone());
             }
-            return inlined(&map.into(), root, depth + 1);
+            return inline_refs(&map.into(), root, depth + 1);
         }
     }
     let mut plain = Map::new();
     for (key, value) in map {
-        if DROPPED.contains(&key.as_str()) {
+        if DROPPED_KEYWORDS.contains(&key.as_str()) {
             continue;
         }
         let value = match (key.as_str(), value) {
             // The names in here are parameters, not words of the schema.
             ("properties" | "patternProperties", Value::Object(fields)) => {
-                fields.into_iter().map(|(name, it)| (name, inlined(&it, root, depth + 1))).collect()
+                fields.into_iter().map(|(name, it)| (name, inline_refs(&it, root, depth + 1))).collect()
             }
             ("enum" | "const" | "default" | "required", value) => value,
-            (_, Value::Array(items)) => items.iter().map(|it| inlined(it, root, depth + 1)).collect(),
-            (_, value) => inlined(&value, root, depth + 1),
+            (_, Value::Array(items)) => items.iter().map(|it| inline_refs(it, root, depth + 1)).collect(),
+            (_, value) => inline_refs(&value, root, depth + 1),
         };
         plain.insert(key, value);
     }
@@ -125,26 +126,26 @@ mod tests {
             "properties": { "title": { "type": "string" }, "next": { "type": "integer" } },
             "required": ["title"],
         });
-        assert_eq!(plain(&schema), wanted);
+        assert_eq!(inline_schema(&schema), wanted);
     }
 
     #[test]
     fn what_refers_to_itself_ends() {
         let schema = json!({ "properties": { "a": { "$ref": "#" } } });
-        let text = plain(&schema).to_string();
+        let text = inline_schema(&schema).to_string();
         assert!(text.len() < 2000 && !text.contains("$ref"), "{text}");
     }
 
     #[test]
     fn odd_roots_become_objects() {
         let empty = json!({ "type": "object", "properties": {} });
-        assert_eq!((plain(&json!(true)), plain(&json!({}))), (empty.clone(), empty));
+        assert_eq!((inline_schema(&json!(true)), inline_schema(&json!({}))), (empty.clone(), empty));
         let choice = json!({ "oneOf": [
             { "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a", "b"] },
             { "properties": { "a": { "type": "string" } }, "required": ["a"] },
         ] });
         let wanted =
             json!({ "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a"], "type": "object" });
-        assert_eq!(plain(&choice), wanted);
+        assert_eq!(inline_schema(&choice), wanted);
     }
 }

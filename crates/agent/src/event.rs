@@ -4,20 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use helve_contract::{
     Reply,
-    ports::{Spent, Todo},
+    ports::{Todo, TokenUsage},
 };
 
-use crate::Outcome;
+use crate::TurnOutcome;
 
 /// Hears everything that happens in a conversation. It must not block.
-pub type Watcher = Arc<dyn Fn(&Event) + Send + Sync>;
+pub type AgentListener = Arc<dyn Fn(&AgentEvent) + Send + Sync>;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "events are lent, and not kept in lists")]
-pub enum Event {
+pub enum AgentEvent {
     /// The model is asked.
-    Asking {
+    ModelRequested {
         /// Which time in this turn, from 1.
         turn: u32,
     },
@@ -26,7 +26,7 @@ pub enum Event {
     /// The model thinks aloud: a piece.
     Reasoning(String),
     /// A tool is called; the call is complete.
-    Calling {
+    ToolCallStarted {
         /// The call's id.
         id: String,
         /// The tool.
@@ -42,7 +42,7 @@ pub enum Event {
         text: String,
     },
     /// A call has ended.
-    Called {
+    ToolCallFinished {
         /// The call's id.
         id: String,
         /// The tool.
@@ -53,7 +53,7 @@ pub enum Event {
         took: Duration,
     },
     /// The to-do list changed.
-    Todos(Vec<Todo>),
+    TodosChanged(Vec<Todo>),
     /// The endpoint failed, and is asked again.
     Retrying {
         /// Why.
@@ -69,7 +69,7 @@ pub enum Event {
         after: u64,
     },
     /// An agent was started, or has ended.
-    Child {
+    SubAgent {
         /// Its id.
         id: String,
         /// What it does.
@@ -80,7 +80,7 @@ pub enum Event {
     /// Something that the user should know.
     Notice(String),
     /// What the last answer of the model took.
-    Spent(Spent),
+    Usage(TokenUsage),
     /// The turn is over.
-    Ended(Outcome),
+    TurnEnded(TurnOutcome),
 }

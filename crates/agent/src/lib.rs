@@ -1,6 +1,6 @@
 //! The agent: a loop that talks to a model and gives it hands through [`Engine`].
 //!
-//! [`Agent`] is one conversation. [`model`] speaks to any OpenAI-compatible endpoint. [`Workshop`] makes what a
+//! [`Agent`] is one conversation. [`model`] speaks to any OpenAI-compatible endpoint. [`SessionFactory`] makes what a
 //! conversation needs; the command line has one, and whoever embeds this writes his own.
 
 mod agent;
@@ -19,9 +19,11 @@ pub mod scheduler;
 mod turn;
 mod workshop;
 
-pub use agent::{Agent, Budget, Charges, Ended, Handle, Outcome};
-pub use agents::{Hands, Inbox, Kind, Kinds, Limits, MODEL_ALIASES, Seat, Supervisor, Wake};
+pub use agent::{Agent, AgentHandle, Budget, Charges, TurnOutcome, TurnStopReason};
+pub use agents::{
+    AgentDefinition, AgentDefinitions, AgentLimits, Inbox, MODEL_ALIASES, Registration, Supervisor, ToolAccess, Wake,
+};
 pub use attachments::ATTACHED;
-pub use event::{Event, Watcher};
+pub use event::{AgentEvent, AgentListener};
 pub use helve_engine::Engine;
-pub use workshop::{Need, Workshop};
+pub use workshop::{SessionFactory, SessionSpec};

@@ -4,26 +4,26 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use helve_contract::{
     CancellationToken, Result,
-    ports::{FinishReason, HeldLease, Part, Speaker, Spent},
+    ports::{FinishReason, HeldLease, MessagePart, MessageRole, TokenUsage},
 };
 use helve_engine::Mode;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::{
-    Agent, Ended, Event, Outcome,
-    circles::Circles,
-    compact::Room,
+    Agent, AgentEvent, TurnOutcome, TurnStopReason,
+    circles::LoopDetector,
+    compact::ContextWindow,
     definitions,
     history::History,
-    model::{Answer, Ask, Model, ModelError, Piece, fresh_id},
+    model::{Model, ModelError, ModelRequest, ModelResponse, StreamChunk, generate_call_id},
     prompt,
 };
 
 /// How often a broken answer is asked for again in a row.
-const BROKEN: u32 = 2;
+const MAX_BROKEN_RESPONSES: u32 = 2;
 /// How often the conversation is made shorter for one answer.
-const SQUEEZED: u32 = 3;
+const MAX_COMPACTIONS: u32 = 3;
 
 /// One turn of the user.
 pub(crate) struct Turn<'a> {
@@ -32,16 +32,16 @@ pub(crate) struct Turn<'a> {
     pub(crate) system: String,
     pub(crate) tools: Vec<Value>,
     /// Set when the user gives up.
-    above: CancellationToken,
+    user_cancel: CancellationToken,
     /// Set when the user gives up, or the time is over.
     pub(crate) cancel: CancellationToken,
-    _clock: Option<Clock>,
-    pub(crate) circles: Circles,
-    pub(crate) room: Room,
+    _clock: Option<TurnDeadline>,
+    pub(crate) loop_detector: LoopDetector,
+    pub(crate) context_window: ContextWindow,
     ids: BTreeSet<String>,
     pub(crate) calls: u32,
     pub(crate) refused: u32,
-    pub(crate) spent: Spent,
+    pub(crate) usage: TokenUsage,
     turns: u32,
     text: String,
     broken: u32,
@@ -53,15 +53,15 @@ pub(crate) struct Turn<'a> {
 }
 
 /// Ends the turn when its time is over.
-struct Clock(JoinHandle<()>);
+struct TurnDeadline(JoinHandle<()>);
 
-impl Drop for Clock {
+impl Drop for TurnDeadline {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Clock {
+impl TurnDeadline {
     fn start(time: Duration, cancel: &CancellationToken) -> Self {
         let cancel = cancel.clone();
         Self(tokio::spawn(async move {
@@ -76,44 +76,44 @@ impl<'a> Turn<'a> {
     pub(crate) async fn open(
         agent: &'a Agent,
         held: &Arc<HeldLease>,
-        words: Option<Vec<Part>>,
+        words: Option<Vec<MessagePart>>,
         above: &CancellationToken,
     ) -> Result<Self> {
         let mut history = History::load(agent).await?.holding(held.clone());
-        history.begin(agent, words.as_deref().unwrap_or_default()).await?;
-        let mended = history.mend().await?;
+        history.create_if_new(agent, words.as_deref().unwrap_or_default()).await?;
+        let mended = history.close_open_calls().await?;
         if mended > 0 {
             let words = format!("{mended} calls were interrupted; they do not run again");
-            (agent.watcher)(&Event::Notice(words));
+            (agent.listener)(&AgentEvent::Notice(words));
         }
         history.take_inbox().await?;
         let mut answered = None;
         match words.filter(|it| !it.is_empty()) {
             Some(words) => {
                 history.tell_time().await?;
-                _ = history.add(Speaker::User, words, Spent::default()).await?;
+                _ = history.add(MessageRole::User, words, TokenUsage::default()).await?;
             }
-            None => answered = last_answer(&mut history).await?,
+            None => answered = last_response_text(&mut history).await?,
         }
-        let system = match agent.system.as_str() {
-            "" => prompt::system(&agent.engine, &agent.session, "").await,
+        let system = match agent.system_prompt.as_str() {
+            "" => prompt::system_prompt(&agent.engine, &agent.session, "").await,
             given => given.to_owned(),
         };
         let cancel = above.child_token();
         Ok(Self {
-            tools: definitions::of(&agent.engine),
-            ids: history.ids(),
-            room: Room::new(agent.model.window().or(agent.window)),
-            _clock: agent.budget.time.map(|time| Clock::start(time, &cancel)),
-            above: above.clone(),
+            tools: definitions::tool_definitions(&agent.engine),
+            ids: history.call_ids(),
+            context_window: ContextWindow::new(agent.model.context_window().or(agent.context_window)),
+            _clock: agent.budget.max_time.map(|time| TurnDeadline::start(time, &cancel)),
+            user_cancel: above.clone(),
             agent,
             history,
             system,
             cancel,
-            circles: Circles::default(),
+            loop_detector: LoopDetector::default(),
             calls: 0,
             refused: 0,
-            spent: Spent::default(),
+            usage: TokenUsage::default(),
             turns: 0,
             text: String::new(),
             broken: 0,
@@ -125,9 +125,16 @@ impl<'a> Turn<'a> {
     }
 
     /// Works until there is nothing more to do.
-    pub(crate) async fn run(mut self) -> Result<Outcome> {
+    pub(crate) async fn run(mut self) -> Result<TurnOutcome> {
         if let Some(text) = self.answered.take() {
-            return Ok(Outcome { text, ended: Ended::Done, turns: 0, calls: 0, refused: 0, spent: Spent::default() });
+            return Ok(TurnOutcome {
+                text,
+                stop_reason: TurnStopReason::Completed,
+                turns: 0,
+                tool_calls: 0,
+                refused: 0,
+                usage: TokenUsage::default(),
+            });
         }
         let ended = loop {
             if let Some(ended) = self.step().await? {
@@ -135,14 +142,14 @@ impl<'a> Turn<'a> {
             }
         };
         self.take_charges();
-        let Self { text, turns, calls, refused, spent, .. } = self;
-        Ok(Outcome { text, ended, turns, calls, refused, spent })
+        let Self { text, turns, calls, refused, usage: spent, .. } = self;
+        Ok(TurnOutcome { text, stop_reason: ended, turns, tool_calls: calls, refused, usage: spent })
     }
 
     /// Adds what agents of this conversation have used to its own bill.
     fn take_charges(&mut self) {
         let charges = self.agent.handle.take_charges();
-        self.spent = self.spent + charges.spent;
+        self.usage = self.usage + charges.spent;
         self.refused += charges.refused;
     }
 
@@ -156,89 +163,89 @@ impl<'a> Turn<'a> {
             (false, true) => prompt::PLAN_MODE_ENDED.to_owned(),
             _ => return Ok(()),
         };
-        self.history.add(Speaker::System, vec![Part::Text { text: note }], Spent::default()).await?;
+        self.history.add(MessageRole::System, vec![MessagePart::Text { text: note }], TokenUsage::default()).await?;
         Ok(())
     }
 
-    pub(crate) fn tell(&self, event: Event) {
-        (self.agent.watcher)(&event);
+    pub(crate) fn emit(&self, event: AgentEvent) {
+        (self.agent.listener)(&event);
     }
 
     /// One answer of the model, and the calls in it.
-    async fn step(&mut self) -> Result<Option<Ended>> {
+    async fn step(&mut self) -> Result<Option<TurnStopReason>> {
         for words in self.agent.handle.take_steering() {
-            self.history.add(Speaker::User, vec![Part::Text { text: words }], Spent::default()).await?;
+            self.history.add(MessageRole::User, vec![MessagePart::Text { text: words }], TokenUsage::default()).await?;
         }
         // Every call has its result here, so a message from outside stands between none of them.
         self.history.take_inbox().await?;
         self.take_charges();
-        if let Some(ended) = self.over() {
+        if let Some(ended) = self.stop_reason() {
             return Ok(Some(ended));
         }
         self.tell_plan_mode().await?;
-        self.make_room().await?;
+        self.compact_if_needed().await?;
         self.turns += 1;
-        self.tell(Event::Asking { turn: self.turns });
-        match self.ask().await {
-            Ok(answer) => self.take(answer).await,
-            Err(error) => self.without(error).await,
+        self.emit(AgentEvent::ModelRequested { turn: self.turns });
+        match self.ask_model().await {
+            Ok(answer) => self.handle_response(answer).await,
+            Err(error) => self.handle_model_error(error).await,
         }
     }
 
     /// Whether the turn is over: it was cancelled, or a budget is used up.
-    pub(crate) fn over(&self) -> Option<Ended> {
+    pub(crate) fn stop_reason(&self) -> Option<TurnStopReason> {
         let budget = &self.agent.budget;
-        let used = |words: String| Some(Ended::Budget(words));
-        if self.above.is_cancelled() {
-            return Some(Ended::Cancelled);
+        let used = |words: String| Some(TurnStopReason::BudgetExhausted(words));
+        if self.user_cancel.is_cancelled() {
+            return Some(TurnStopReason::Cancelled);
         }
         if self.cancel.is_cancelled() {
-            let time = budget.time.unwrap_or_default().as_secs_f64();
+            let time = budget.max_time.unwrap_or_default().as_secs_f64();
             return used(format!("the {time} s that the turn may take are over"));
         }
-        if let Some(turns) = budget.turns.filter(|it| self.turns >= *it) {
+        if let Some(turns) = budget.max_turns.filter(|it| self.turns >= *it) {
             return used(format!("the model has answered {turns} times, which is as often as it may in one turn"));
         }
-        let tokens = self.spent.prompt_tokens + self.spent.completion_tokens;
-        if let Some(most) = budget.tokens.filter(|it| tokens >= *it) {
+        let tokens = self.usage.prompt_tokens + self.usage.completion_tokens;
+        if let Some(most) = budget.max_tokens.filter(|it| tokens >= *it) {
             return used(format!("{tokens} tokens are used, and {most} may be"));
         }
-        let cost = self.spent.cost;
-        if let Some(most) = budget.cost.filter(|it| cost >= *it) {
+        let cost = self.usage.cost;
+        if let Some(most) = budget.max_cost.filter(|it| cost >= *it) {
             return used(format!("{cost:.4} US dollars are spent, and {most} may be"));
         }
         None
     }
 
-    async fn ask(&self) -> Result<Answer, ModelError> {
-        let watcher = self.agent.watcher.clone();
-        let ear = move |piece: Piece<'_>| match piece {
-            Piece::Text(text) => watcher(&Event::Text(text.to_owned())),
-            Piece::Reasoning(text) => watcher(&Event::Reasoning(text.to_owned())),
-            Piece::Retry(why, ms) => {
-                watcher(&Event::Retrying { why: why.to_owned(), after: Duration::from_millis(ms) });
+    async fn ask_model(&self) -> Result<ModelResponse, ModelError> {
+        let watcher = self.agent.listener.clone();
+        let ear = move |piece: StreamChunk<'_>| match piece {
+            StreamChunk::Text(text) => watcher(&AgentEvent::Text(text.to_owned())),
+            StreamChunk::Reasoning(text) => watcher(&AgentEvent::Reasoning(text.to_owned())),
+            StreamChunk::Retry(why, ms) => {
+                watcher(&AgentEvent::Retrying { why: why.to_owned(), after: Duration::from_millis(ms) });
             }
         };
-        let ask = Ask {
-            system: &self.system,
+        let ask = ModelRequest {
+            system_prompt: &self.system,
             messages: &self.history.view,
             tools: &self.tools,
             max_tokens: None,
             cancel: self.cancel.clone(),
         };
-        self.agent.model.answer(&ask, &ear).await
+        self.agent.model.complete(&ask, &ear).await
     }
 
     /// Takes an answer: keeps it, and runs its calls.
-    async fn take(&mut self, mut answer: Answer) -> Result<Option<Ended>> {
-        self.spent = self.spent + answer.spent;
-        self.room.learn(answer.spent.prompt_tokens, self.tokens());
-        self.tell(Event::Spent(answer.spent));
+    async fn handle_response(&mut self, mut answer: ModelResponse) -> Result<Option<TurnStopReason>> {
+        self.usage = self.usage + answer.usage;
+        self.context_window.calibrate(answer.usage.prompt_tokens, self.estimate_tokens());
+        self.emit(AgentEvent::Usage(answer.usage));
         (self.broken, self.squeezed) = (0, 0);
         for call in &mut answer.calls {
             // Some endpoints count from 0 in every answer.
             if !self.ids.insert(call.id.clone()) {
-                call.id = fresh_id();
+                call.id = generate_call_id();
                 self.ids.insert(call.id.clone());
             }
         }
@@ -246,32 +253,37 @@ impl<'a> Turn<'a> {
             self.text.clone_from(&answer.text);
         }
         let reason = match (&answer, answer.calls.is_empty()) {
-            (answer, _) if answer.cut => FinishReason::Limit,
+            (answer, _) if answer.is_truncated => FinishReason::Limit,
             (_, true) => FinishReason::EndTurn,
             (_, false) => FinishReason::ToolUse,
         };
-        self.history.add(Speaker::Assistant, parts(&*self.agent.model, &answer, &reason), answer.spent).await?;
+        self.history
+            .add(MessageRole::Assistant, response_parts(&*self.agent.model, &answer, &reason), answer.usage)
+            .await?;
         if !answer.calls.is_empty() {
             let calls = std::mem::take(&mut answer.calls);
             if let Some(ended) = self.run_calls(calls).await? {
                 return Ok(Some(ended));
             }
         }
-        self.after(&answer, &reason).await
+        self.after_calls(&answer, &reason).await
     }
 
     /// What follows an answer whose calls have run.
-    async fn after(&mut self, answer: &Answer, reason: &FinishReason) -> Result<Option<Ended>> {
-        if answer.cut {
-            let lost = match answer.lost.as_slice() {
+    async fn after_calls(&mut self, answer: &ModelResponse, reason: &FinishReason) -> Result<Option<TurnStopReason>> {
+        if answer.is_truncated {
+            let lost = match answer.incomplete_calls.as_slice() {
                 [] => String::new(),
                 lost => format!(" The call of {} was not complete and did not run.", lost.join(", ")),
             };
-            if std::mem::replace(&mut self.cut, true) && *reason == FinishReason::Limit && answer.lost.is_empty() {
-                self.tell(Event::Notice("The answer was cut by the limit of the model again.".into()));
-                return Ok(Some(Ended::Done));
+            if std::mem::replace(&mut self.cut, true)
+                && *reason == FinishReason::Limit
+                && answer.incomplete_calls.is_empty()
+            {
+                self.emit(AgentEvent::Notice("The answer was cut by the limit of the model again.".into()));
+                return Ok(Some(TurnStopReason::Completed));
             }
-            self.note(format!(
+            self.add_note(format!(
                 "Your answer was cut because it was too long.{lost} Go on where it stops, in smaller steps."
             ))
             .await?;
@@ -281,101 +293,106 @@ impl<'a> Turn<'a> {
             return Ok(None);
         }
         if answer.text.trim().is_empty() && !std::mem::replace(&mut self.empty, true) {
-            self.note("Your answer was empty. Go on with the work, or say what came of it.".to_owned()).await?;
+            self.add_note("Your answer was empty. Go on with the work, or say what came of it.".to_owned()).await?;
             return Ok(None);
         }
-        Ok(Some(Ended::Done))
+        Ok(Some(TurnStopReason::Completed))
     }
 
     /// Says something to the model that the user did not say.
-    async fn note(&mut self, words: String) -> Result<()> {
-        self.tell(Event::Notice(words.clone()));
-        self.history.add(Speaker::System, vec![Part::Text { text: words }], Spent::default()).await?;
+    async fn add_note(&mut self, words: String) -> Result<()> {
+        self.emit(AgentEvent::Notice(words.clone()));
+        self.history.add(MessageRole::System, vec![MessagePart::Text { text: words }], TokenUsage::default()).await?;
         Ok(())
     }
 
     /// There is no answer.
-    async fn without(&mut self, error: ModelError) -> Result<Option<Ended>> {
+    async fn handle_model_error(&mut self, error: ModelError) -> Result<Option<TurnStopReason>> {
         match error {
             ModelError::Cancelled { said } => {
-                self.keep_said(said, FinishReason::Canceled, "[stopped here]").await?;
-                Ok(self.over().or(Some(Ended::Cancelled)))
+                self.store_partial_text(said, FinishReason::Canceled, "[stopped here]").await?;
+                Ok(self.stop_reason().or(Some(TurnStopReason::Cancelled)))
             }
-            ModelError::Broken { why, said } => {
-                self.keep_said(said, FinishReason::Error, "[the connection broke here]").await?;
+            ModelError::StreamBroken { why, said } => {
+                self.store_partial_text(said, FinishReason::Error, "[the connection broke here]").await?;
                 self.broken += 1;
-                if self.broken > BROKEN {
-                    return Ok(Some(Ended::Model(why)));
+                if self.broken > MAX_BROKEN_RESPONSES {
+                    return Ok(Some(TurnStopReason::ModelFailed(why)));
                 }
-                self.note(format!("{why}. What came stands above; no tool ran. Go on from there.")).await?;
+                self.add_note(format!("{why}. What came stands above; no tool ran. Go on from there.")).await?;
                 Ok(None)
             }
-            ModelError::TooLong(why) => {
+            ModelError::ContextTooLong(why) => {
                 self.squeezed += 1;
                 self.turns = self.turns.saturating_sub(1);
-                if self.squeezed > SQUEEZED || !self.squeeze(self.squeezed).await? {
-                    return Ok(Some(Ended::Model(format!("{why}. Begin a new conversation, or say less at once."))));
+                if self.squeezed > MAX_COMPACTIONS || !self.compact_after_overflow(self.squeezed).await? {
+                    return Ok(Some(TurnStopReason::ModelFailed(format!(
+                        "{why}. Begin a new conversation, or say less at once."
+                    ))));
                 }
                 Ok(None)
             }
-            ModelError::Refused(why) | ModelError::Unreachable(why) => Ok(Some(Ended::Model(why))),
+            ModelError::Refused(why) | ModelError::Unreachable(why) => Ok(Some(TurnStopReason::ModelFailed(why))),
         }
     }
 
     /// Keeps what was said before the end, with a mark.
-    async fn keep_said(&mut self, said: String, reason: FinishReason, mark: &str) -> Result<()> {
+    async fn store_partial_text(&mut self, said: String, reason: FinishReason, mark: &str) -> Result<()> {
         if said.trim().is_empty() {
             return Ok(());
         }
         self.text.clone_from(&said);
-        let parts = vec![Part::Text { text: format!("{said}\n{mark}") }, Part::Finish { reason }];
+        let parts = vec![MessagePart::Text { text: format!("{said}\n{mark}") }, MessagePart::Finish { reason }];
         // Nobody said what it took; what was said is counted about.
-        let spent = Spent { completion_tokens: (said.len() / 4) as u64, ..Spent::default() };
-        self.spent = self.spent + spent;
-        self.history.add(Speaker::Assistant, parts, spent).await?;
+        let spent = TokenUsage { completion_tokens: (said.len() / 4) as u64, ..TokenUsage::default() };
+        self.usage = self.usage + spent;
+        self.history.add(MessageRole::Assistant, parts, spent).await?;
         Ok(())
     }
 }
 
 /// What the model said last, if nothing is left to do. What it could not finish it is asked to go on with.
-async fn last_answer(history: &mut History) -> Result<Option<String>> {
-    let Some(last) = history.view.last().filter(|it| it.role == Speaker::Assistant) else { return Ok(None) };
-    let whole = last.parts.iter().any(|it| matches!(it, Part::Finish { reason: FinishReason::EndTurn }));
+async fn last_response_text(history: &mut History) -> Result<Option<String>> {
+    let Some(last) = history.view.last().filter(|it| it.role == MessageRole::Assistant) else { return Ok(None) };
+    let whole = last.parts.iter().any(|it| matches!(it, MessagePart::Finish { reason: FinishReason::EndTurn }));
     if whole {
-        let words =
-            last.parts.iter().filter_map(|it| if let Part::Text { text } = it { Some(text.as_str()) } else { None });
+        let words = last
+            .parts
+            .iter()
+            .filter_map(|it| if let MessagePart::Text { text } = it { Some(text.as_str()) } else { None });
         return Ok(Some(words.collect()));
     }
     let text = "You were interrupted. Go on from where you stopped.".to_owned();
-    history.add(Speaker::System, vec![Part::Text { text }], Spent::default()).await?;
+    history.add(MessageRole::System, vec![MessagePart::Text { text }], TokenUsage::default()).await?;
     Ok(None)
 }
 
-fn parts(model: &dyn Model, answer: &Answer, reason: &FinishReason) -> Vec<Part> {
-    let opaque = |data: &Value| Part::Opaque { api: model.api().to_owned(), model: model.name(), data: data.clone() };
-    let mut parts: Vec<Part> = answer.opaque.iter().map(opaque).collect();
+fn response_parts(model: &dyn Model, answer: &ModelResponse, reason: &FinishReason) -> Vec<MessagePart> {
+    let opaque =
+        |data: &Value| MessagePart::Opaque { api: model.api().to_owned(), model: model.name(), data: data.clone() };
+    let mut parts: Vec<MessagePart> = answer.opaque.iter().map(opaque).collect();
     if !answer.reasoning.is_empty() {
-        parts.push(Part::Reasoning { thinking: answer.reasoning.clone() });
+        parts.push(MessagePart::Reasoning { thinking: answer.reasoning.clone() });
     }
     if !answer.text.is_empty() {
-        parts.push(Part::Text { text: answer.text.clone() });
+        parts.push(MessagePart::Text { text: answer.text.clone() });
     }
     for call in &answer.calls {
         // The provider's item stands before the call that it belongs to.
         parts.extend(call.opaque.as_ref().map(opaque));
-        parts.push(Part::ToolCall {
+        parts.push(MessagePart::ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),
             input: call.input.clone(),
             finished: true,
         });
     }
-    parts.push(Part::Finish { reason: reason.clone() });
+    parts.push(MessagePart::Finish { reason: reason.clone() });
     parts
 }
 
 /// A way to hear a running call.
-pub(crate) fn progress(agent: &Agent, id: &str) -> helve_contract::Progress {
-    let (watcher, id) = (agent.watcher.clone(), id.to_owned());
-    Arc::new(move |text: &str| watcher(&Event::Progress { id: id.clone(), text: text.to_owned() }))
+pub(crate) fn progress_fn(agent: &Agent, id: &str) -> helve_contract::ProgressFn {
+    let (watcher, id) = (agent.listener.clone(), id.to_owned());
+    Arc::new(move |text: &str| watcher(&AgentEvent::Progress { id: id.clone(), text: text.to_owned() }))
 }

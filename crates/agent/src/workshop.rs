@@ -2,15 +2,15 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use helve_contract::{Errand, Result, Session, ports::Agents};
+use helve_contract::{Result, Session, TaskContext, ports::Agents};
 use helve_engine::{Engine, Mode};
 
 use crate::model::Model;
 
 /// Makes what a conversation needs.
-pub trait Workshop: Send + Sync {
+pub trait SessionFactory: Send + Sync {
     /// Tools and a session.
-    fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)>;
+    fn create_session(&self, need: &SessionSpec) -> Result<(Arc<Engine>, Arc<Session>)>;
     /// A model by name; `None`: the usual one.
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>>;
     /// The model of a session that begins with `model` and may choose another one while it works.
@@ -21,7 +21,7 @@ pub trait Workshop: Send + Sync {
 
 /// What a conversation needs. What a child gets is never more than its parent has.
 #[derive(Clone, Default)]
-pub struct Need {
+pub struct SessionSpec {
     /// The conversation's id. What is no UUID names one conversation of the user in the workspace.
     pub id: String,
     /// What people call it, where that is not the id.
@@ -37,21 +37,21 @@ pub struct Need {
     /// Only these tools.
     pub tools: Option<Vec<String>>,
     /// Not these tools.
-    pub without: Vec<String>,
+    pub exclude_tools: Vec<String>,
     /// What is asked before a call.
     pub mode: Option<Mode>,
     /// The folder it works in; `None`: the configured one, or the parent's.
     pub workspace: Option<PathBuf>,
     /// Nobody can be asked.
-    pub alone: bool,
+    pub unattended: bool,
     /// Whose child it is.
     pub parent: Option<Arc<Session>>,
     /// Who starts agents for it.
     pub agents: Option<Arc<dyn Agents>>,
     /// Further folders that it may read.
-    pub reads: Vec<PathBuf>,
+    pub extra_read_dirs: Vec<PathBuf>,
     /// What it does in a planned run.
-    pub errand: Option<Errand>,
+    pub task: Option<TaskContext>,
     /// The file that its calls are recorded in, instead of one of its own.
-    pub record: Option<PathBuf>,
+    pub event_file: Option<PathBuf>,
 }

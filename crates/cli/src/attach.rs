@@ -8,16 +8,16 @@ use std::{
 
 use helve_contract::ports::{Attachment, AttachmentLimits};
 
-use crate::fault::Fault;
+use crate::fault::CliError;
 
 /// Reads files in this order. What is already attached counts for the limits.
-pub(crate) fn read(paths: &[impl AsRef<Path>], attached: &[Attachment]) -> Result<Vec<Attachment>, Fault> {
+pub(crate) fn read(paths: &[impl AsRef<Path>], attached: &[Attachment]) -> Result<Vec<Attachment>, CliError> {
     let limits = AttachmentLimits::LOCAL;
     let mut sizes: Vec<u64> = attached.iter().map(|it| it.media.bytes.len() as u64).collect();
     let mut files = Vec::new();
     for path in paths {
         let path = path.as_ref();
-        let failed = |why: String| Fault::usage(format!("cannot attach {}: {why}", path.display()));
+        let failed = |why: String| CliError::usage(format!("cannot attach {}: {why}", path.display()));
         let info = path.metadata().map_err(|error| failed(error.to_string()))?;
         if !info.is_file() {
             return Err(failed("it is not a regular file".to_owned()));

@@ -28,7 +28,7 @@ Examples:
 /// The tool layer for LLM agents: five dialects, one engine, a sandbox the kernel enforces.
 #[derive(Parser)]
 #[command(name = "helve", version, after_help = EXAMPLES, arg_required_else_help = true)]
-struct Helve {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -55,8 +55,8 @@ enum Command {
     Docs(commands::docs::Args),
     Completions(commands::manual::Completions),
     Man(commands::manual::Man),
-    HostExec(commands::far::Exec),
-    HostServe(commands::far::Serve),
+    HostExec(commands::far::HostExecArgs),
+    HostServe(commands::far::HostServeArgs),
     /// Print the version.
     #[command(after_help = "Example:\n  helve version")]
     Version,
@@ -64,8 +64,8 @@ enum Command {
 
 fn main() -> ExitCode {
     // This binary is also the inner stage of its sandbox, and the child that parses documents.
-    setup::stages();
-    let done = match said() {
+    setup::dispatch_helper_process();
+    let done = match parse_command_line() {
         Command::Run(args) => args.run(),
         Command::Chat(args) => args.run(),
         Command::Sessions(args) => args.run(),
@@ -84,10 +84,10 @@ fn main() -> ExitCode {
         Command::Policy(args) => args.run(),
         Command::Docs(args) => args.run(),
         Command::Completions(args) => {
-            args.run(Helve::command());
+            args.run(Cli::command());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man(args) => args.run(Helve::command()),
+        Command::Man(args) => args.run(Cli::command()),
         Command::HostExec(args) => args.run(),
         Command::HostServe(args) => args.run(),
         Command::Version => {
@@ -97,23 +97,23 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|fault| {
         remark!("error: {fault}");
-        fault.code()
+        fault.exit_code()
     })
 }
 
 /// What the command line says. Laying out every command takes longer than some need to do their work, so those that
 /// programs start again and again are laid out alone.
-fn said() -> Command {
+fn parse_command_line() -> Command {
     match std::env::args_os().nth(1).as_deref().and_then(|it| it.to_str()) {
-        Some("mcp") => alone("mcp", Command::Mcp),
-        Some("call") => alone("call", Command::Call),
-        Some("run") => alone("run", Command::Run),
-        _ => Helve::parse().command,
+        Some("mcp") => parse_single_command("mcp", Command::Mcp),
+        Some("call") => parse_single_command("call", Command::Call),
+        Some("run") => parse_single_command("run", Command::Run),
+        _ => Cli::parse().command,
     }
 }
 
 /// The command of this name, which the command line begins with.
-fn alone<A: Args>(name: &'static str, wrap: fn(A) -> Command) -> Command {
+fn parse_single_command<A: Args>(name: &'static str, wrap: fn(A) -> Command) -> Command {
     let only = A::augment_args(clap::Command::new(name));
     let mut helve = clap::Command::new("helve").version(env!("CARGO_PKG_VERSION")).subcommand(only);
     let matches = helve.get_matches_mut();
@@ -122,7 +122,7 @@ fn alone<A: Args>(name: &'static str, wrap: fn(A) -> Command) -> Command {
         Some(Ok(args)) => wrap(args),
         Some(Err(error)) => error.format(&mut helve).exit(),
         // The name came first, so that it was matched; the whole says what is wrong if it was not.
-        None => Helve::parse().command,
+        None => Cli::parse().command,
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_command_has_an_example() {
-        let mut helve = super::Helve::command();
+        let mut helve = super::Cli::command();
         helve.build();
         for command in helve.get_subcommands().filter(|it| it.get_name() != "help") {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();

@@ -19,7 +19,7 @@ static RANKS: LazyLock<HashMap<&'static [u8], u32>> = LazyLock::new(|| {
 });
 
 /// The pieces that are encoded one by one. The vocabulary's own pattern has one look-ahead more (`\s+(?!\S)`), which
-/// [`pieces`] does by hand.
+/// [`split_pieces`] does by hand.
 static PIECE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -33,11 +33,11 @@ static PIECE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// How many tokens a text is.
-pub(crate) fn count(text: &str) -> usize {
-    pieces(text).map(|piece| merged(piece.as_bytes())).sum()
+pub(crate) fn count_tokens(text: &str) -> usize {
+    split_pieces(text).map(|piece| count_merged(piece.as_bytes())).sum()
 }
 
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
+fn split_pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -58,7 +58,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// How many tokens are left of a piece when its neighbours are merged, lowest rank first, until none can be.
-fn merged(piece: &[u8]) -> usize {
+fn count_merged(piece: &[u8]) -> usize {
     if RANKS.contains_key(piece) {
         return 1;
     }
@@ -102,7 +102,7 @@ mod tests {
             "{\"type\":\"function\",\"name\":\"Read\"}",
             "I'LL don't CamelCaseName 1234567 größer 日本語のテキスト 👩‍👩‍👧 https://a.b/c//",
         ]
-        .map(count);
+        .map(count_tokens);
         assert_eq!(seen, [0, 2, 10, 11, 9, 32]);
     }
 }

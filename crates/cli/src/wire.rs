@@ -8,7 +8,7 @@ use crate::tokens;
 
 /// How definitions are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum DefinitionFormat {
     /// For people.
     Table,
     /// The `tools` of OpenAI's chat completions.
@@ -22,48 +22,48 @@ pub(crate) enum Format {
 }
 
 /// One definition. The table's is OpenAI's, which its token counts refer to.
-pub(crate) fn definition(spec: &Spec, format: Format) -> Value {
+pub(crate) fn definition(spec: &Spec, format: DefinitionFormat) -> Value {
     match format {
-        Format::Table | Format::Openai => json!({
+        DefinitionFormat::Table | DefinitionFormat::Openai => json!({
             "type": "function",
-            "function": { "name": spec.name, "description": spec.description, "parameters": spec.schema },
+            "function": { "name": spec.name, "description": spec.description, "parameters": spec.input_schema },
         }),
-        Format::Anthropic => {
-            json!({ "name": spec.name, "description": spec.description, "input_schema": spec.schema })
+        DefinitionFormat::Anthropic => {
+            json!({ "name": spec.name, "description": spec.description, "input_schema": spec.input_schema })
         }
-        Format::Mcp => {
+        DefinitionFormat::Mcp => {
             let mut tool = json!({
                 "name": spec.name,
                 "description": spec.description,
-                "inputSchema": spec.schema,
+                "inputSchema": spec.input_schema,
                 "annotations": spec.effects.annotations(),
             });
-            if let (Some(output), Value::Object(tool)) = (&spec.output, &mut tool) {
+            if let (Some(output), Value::Object(tool)) = (&spec.output_schema, &mut tool) {
                 tool.insert("outputSchema".into(), output.clone());
             }
             tool
         }
-        Format::Json => json!({
+        DefinitionFormat::Json => json!({
             "name": spec.name,
             "aliases": spec.aliases,
             "description": spec.description,
-            "parameters": spec.schema,
-            "output": spec.output,
+            "parameters": spec.input_schema,
+            "output": spec.output_schema,
             "effects": spec.effects.names().collect::<Vec<_>>(),
             "tier": spec.tier(),
             "side_effect": spec.effects.side_effect(),
-            "timeout_secs": seconds(spec),
+            "timeout_secs": timeout_secs(spec),
         }),
     }
 }
 
 /// How many tokens a definition is on the wire: its JSON without blanks.
-pub(crate) fn bill(spec: &Spec, format: Format) -> usize {
-    tokens::count(&definition(spec, format).to_string())
+pub(crate) fn definition_tokens(spec: &Spec, format: DefinitionFormat) -> usize {
+    tokens::count_tokens(&definition(spec, format).to_string())
 }
 
 /// The time a call may take, unless the tool keeps its own clock.
-pub(crate) fn seconds(spec: &Spec) -> Option<u64> {
+pub(crate) fn timeout_secs(spec: &Spec) -> Option<u64> {
     // A day is more than any clock of ours; `Duration::MAX` stands for none.
     Some(spec.timeout.as_secs()).filter(|it| *it <= 86_400)
 }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{
     ApprovalMode, ChannelTable, ConfigPath, DialectName, EventsTarget, HostKind, Hours, McpServer, PluginProgram,
-    RootDir, SandboxLevel, SandboxNetwork, SandboxUnixSockets, SearchProvider, Seconds, TaintPolicy, TaintUntil, Theme,
-    WasmModule,
+    RootDir, SandboxLevelSetting, SandboxNetwork, SandboxUnixSockets, SearchProvider, Seconds, TaintPolicySetting,
+    TaintUntil, Theme, WasmModule,
 };
 
 /// Defines tables of settings. A setting is `name: Type = default, Policy;` where `Policy` is a variant of
-/// [`crate::Project`]; a table inside is `name: Table;`.
+/// [`crate::ProjectPolicy`]; a table inside is `name: Table;`.
 macro_rules! settings {
     ($(
         $(#[$meta:meta])*
@@ -206,7 +206,7 @@ settings! {
         /// modes that ask, an address that was not in that content is asked about unless a rule names its host, earlier
         /// approvals no longer hold for outgoing calls, and notes are held back until `helve memory release`. `ask` and
         /// `deny`: in every mode, every call that changes something or goes out, whatever rules allow. `off`: nothing.
-        taint: TaintPolicy = TaintPolicy::Auto, Never;
+        taint: TaintPolicySetting = TaintPolicySetting::Auto, Never;
         /// How long that holds: until the session ends, or until the user's next message.
         taint_until: TaintUntil = TaintUntil::Session, Never;
         /// Tools whose output is trusted, such as `mcp__files__*`: it is neither marked as data nor remembered.
@@ -234,7 +234,7 @@ settings! {
     SandboxConfig {
         /// The sandbox around commands. `auto` takes the highest level that works here, for root not
         /// L1; `external` says that this machine is the sandbox; `none` has no sandbox.
-        level: SandboxLevel = SandboxLevel::Auto, Never;
+        level: SandboxLevelSetting = SandboxLevelSetting::Auto, Never;
         /// Whether commands may use the network. With `allowlist` they may reach the hosts in `sandbox.allow_hosts`,
         /// through a proxy that their environment names; that needs L2 or L3, and is no network at L1.
         network: SandboxNetwork = SandboxNetwork::Off, Never;

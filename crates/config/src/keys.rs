@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 use crate::Config;
 
 /// One setting.
-pub struct Key {
+pub struct SettingKey {
     /// Its name, with dots: `tools.shell.deny`.
     pub name: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub value_type: SettingType,
     /// Its default, as JSON; `null` where it has none.
     pub default: Value,
     /// What a trusted project file may do to it.
-    pub project: Project,
+    pub project: ProjectPolicy,
     /// What it does, for people.
-    pub about: &'static str,
+    pub description: &'static str,
 }
 
 /// What a setting holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingType {
     /// Words, or nothing.
     Text,
     /// The name of a user.
@@ -33,15 +33,15 @@ pub enum Kind {
     /// The name of a tenant.
     TenantName,
     /// Yes or no.
-    Flag,
+    Bool,
     /// A whole number in a range.
-    Number(u64, u64),
+    Integer(u64, u64),
     /// A number that is not negative, with or without a point.
-    Amount,
+    Float,
     /// One of these.
-    Choice(&'static [&'static str]),
+    Enum(&'static [&'static str]),
     /// A list of words.
-    List,
+    StringList,
     /// A folder or file; relative ones start at the file that says so.
     Path,
     /// A list of folders.
@@ -58,36 +58,36 @@ pub enum Kind {
 
 /// What a trusted project file may do to a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Project {
+pub enum ProjectPolicy {
     /// Set it.
-    May,
+    Set,
     /// Set it, as long as the user's own file does not.
     IfUnset,
     /// Add to the list; what others put there stays.
-    Adds,
+    Append,
     /// Turn it off, not on.
-    TurnsOff,
+    DisableOnly,
     /// Name a folder inside the project.
-    Inside,
+    SubdirOnly,
     /// Nothing.
     Never,
 }
 
-impl Project {
+impl ProjectPolicy {
     /// The policy that a field of the configuration names.
     fn named(name: &str) -> Option<Self> {
-        let all = [Self::May, Self::IfUnset, Self::Adds, Self::TurnsOff, Self::Inside, Self::Never];
+        let all = [Self::Set, Self::IfUnset, Self::Append, Self::DisableOnly, Self::SubdirOnly, Self::Never];
         all.into_iter().find(|it| format!("{it:?}") == name)
     }
 
     /// For the table of settings.
-    pub const fn words(self) -> &'static str {
+    pub const fn describe(self) -> &'static str {
         match self {
-            Self::May => "yes",
+            Self::Set => "yes",
             Self::IfUnset => "unless the user file does",
-            Self::Adds => "adds to the list",
-            Self::TurnsOff => "only `false`",
-            Self::Inside => "a folder inside it",
+            Self::Append => "adds to the list",
+            Self::DisableOnly => "only `false`",
+            Self::SubdirOnly => "a folder inside it",
             Self::Never => "no",
         }
     }
@@ -95,7 +95,7 @@ impl Project {
 
 /// Every setting, in the order in which it is shown: the schema of [`Config`] as a flat table. It is made when it is
 /// first needed, for a file, a variable or a flag.
-pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+pub static SETTINGS: LazyLock<Vec<SettingKey>> = LazyLock::new(|| {
     let generator = SchemaSettings::default().with(|it| it.inline_subschemas = true).into_generator();
     let schema = generator.into_root_schema_for::<Config>();
     let mut keys = Vec::new();
@@ -104,19 +104,19 @@ pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
 });
 
 /// Adds the settings of one table of the schema, and of the tables in it.
-fn flatten(prefix: &str, table: &Value, keys: &mut Vec<Key>) {
+fn flatten(prefix: &str, table: &Value, keys: &mut Vec<SettingKey>) {
     let fields = table.get("properties").and_then(Value::as_object).into_iter().flatten();
     for (field, schema) in fields {
         let name = if prefix.is_empty() { field.clone() } else { format!("{prefix}.{field}") };
-        match schema.get("x-project").and_then(Value::as_str).and_then(Project::named) {
+        match schema.get("x-project").and_then(Value::as_str).and_then(ProjectPolicy::named) {
             None => flatten(&name, schema, keys),
-            Some(project) => keys.push(Key {
+            Some(project) => keys.push(SettingKey {
                 // The table lives as long as the program, and so do its names.
                 name: name.leak(),
-                kind: Kind::of_schema(schema),
+                value_type: SettingType::of_schema(schema),
                 default: schema.get("default").cloned().unwrap_or_default(),
                 project,
-                about: about(schema).leak(),
+                description: about(schema).leak(),
             }),
         }
     }
@@ -131,37 +131,37 @@ fn about(schema: &Value) -> String {
 /// Another name for a key.
 pub(crate) const ALIASES: &[(&str, &str)] = &[("tools.work_dir", "workspace")];
 
-impl Key {
+impl SettingKey {
     /// The key of this name, if there is one.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn find(name: &str) -> Option<&'static Self> {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| real);
-        KEYS.iter().find(|key| key.name == name)
+        SETTINGS.iter().find(|key| key.name == name)
     }
 
     /// The variable of the environment that sets it.
-    pub fn variable(&self) -> String {
+    pub fn env_var(&self) -> String {
         variable(self.name)
     }
 }
 
 /// How variables of the environment begin that set a key.
-pub(crate) const PREFIX: &str = "HELVE_";
+pub(crate) const ENV_PREFIX: &str = "HELVE_";
 
 /// The variable of the environment that sets a key of this name.
 pub(crate) fn variable(name: &str) -> String {
-    PREFIX.chars().chain(name.chars().map(as_in_variable)).collect()
+    ENV_PREFIX.chars().chain(name.chars().map(env_char)).collect()
 }
 
 /// Whether a variable sets the key of this name.
-pub(crate) fn sets(variable: &str, name: &str) -> bool {
-    variable.strip_prefix(PREFIX).is_some_and(|it| it.chars().eq(name.chars().map(as_in_variable)))
+pub(crate) fn env_var_sets(variable: &str, name: &str) -> bool {
+    variable.strip_prefix(ENV_PREFIX).is_some_and(|it| it.chars().eq(name.chars().map(env_char)))
 }
 
-fn as_in_variable(letter: char) -> char {
+fn env_char(letter: char) -> char {
     if letter == '.' { '_' } else { letter.to_ascii_uppercase() }
 }
 
-impl Kind {
+impl SettingType {
     /// The kind of a field, by its schema.
     fn of_schema(schema: &Value) -> Self {
         let text = |schema: &Value, key: &str| schema.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -171,7 +171,7 @@ impl Kind {
         }
         let words = choices(schema);
         if !words.is_empty() {
-            return Self::Choice(words.leak());
+            return Self::Enum(words.leak());
         }
         let inner = schema.get("items").or_else(|| schema.get("additionalProperties"));
         let special = text(schema, "x-kind").or_else(|| text(inner?, "x-kind"));
@@ -192,27 +192,27 @@ impl Kind {
         let is_path = |schema: &Value| text(schema, "format").as_deref() == Some("path");
         let bound = |key: &str, usual: u64| schema.get(key).and_then(Value::as_u64).unwrap_or(usual);
         match () {
-            () if of_type("boolean") => Self::Flag,
-            () if of_type("integer") => Self::Number(bound("minimum", 0), bound("maximum", u64::MAX)),
-            () if of_type("number") => Self::Amount,
+            () if of_type("boolean") => Self::Bool,
+            () if of_type("integer") => Self::Integer(bound("minimum", 0), bound("maximum", u64::MAX)),
+            () if of_type("number") => Self::Float,
             () if of_type("array") && inner.is_some_and(is_path) => Self::Paths,
-            () if of_type("array") => Self::List,
+            () if of_type("array") => Self::StringList,
             () if is_path(schema) => Self::Path,
             () => Self::Text,
         }
     }
 
     /// What is wanted, for people.
-    pub fn words(self) -> String {
+    pub fn describe(self) -> String {
         match self {
             Self::Text => "text".into(),
             Self::UserName => USER_NAME_FORM.into(),
             Self::TenantName => TENANT_NAME_FORM.into(),
-            Self::Flag => "`true` or `false`".into(),
-            Self::Number(least, most) => format!("a number from {least} to {most}"),
-            Self::Amount => "a number such as 2.5".into(),
-            Self::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
-            Self::List => "a list of texts".into(),
+            Self::Bool => "`true` or `false`".into(),
+            Self::Integer(least, most) => format!("a number from {least} to {most}"),
+            Self::Float => "a number such as 2.5".into(),
+            Self::Enum(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+            Self::StringList => "a list of texts".into(),
             Self::Path => "a path".into(),
             Self::Paths => "a list of paths".into(),
             Self::Programs => "a list of paths or `{ path, args, env }`".into(),
@@ -227,13 +227,13 @@ impl Kind {
         let fits = match (&value, self) {
             (Value::String(_), Self::Text | Self::Path) => true,
             (Value::String(name), Self::UserName | Self::TenantName) => is_user_name(name),
-            (Value::Bool(_), Self::Flag) => true,
-            (Value::Number(number), Self::Number(least, most)) => {
+            (Value::Bool(_), Self::Bool) => true,
+            (Value::Number(number), Self::Integer(least, most)) => {
                 number.as_u64().is_some_and(|it| (least..=most).contains(&it))
             }
-            (Value::Number(number), Self::Amount) => number.as_f64().is_some_and(|it| it >= 0.0),
-            (Value::String(word), Self::Choice(words)) => words.contains(&word.as_str()),
-            (Value::Array(items), Self::List | Self::Paths) => items.iter().all(Value::is_string),
+            (Value::Number(number), Self::Float) => number.as_f64().is_some_and(|it| it >= 0.0),
+            (Value::String(word), Self::Enum(words)) => words.contains(&word.as_str()),
+            (Value::Array(items), Self::StringList | Self::Paths) => items.iter().all(Value::is_string),
             (Value::Array(items), Self::Programs) => items.iter().all(is_program),
             (Value::Array(items), Self::Modules) => items.iter().all(is_module),
             (Value::Object(_), Self::Channels) => {
@@ -243,36 +243,37 @@ impl Kind {
                 true
             }
             (Value::Object(servers), Self::Servers) => {
-                if let Some((name, why)) = servers.iter().find_map(|(name, it)| Some((name, server_fault(it)?))) {
+                if let Some((name, why)) = servers.iter().find_map(|(name, it)| Some((name, server_config_error(it)?)))
+                {
                     return Err(format!("has a server `{name}` that {why}"));
                 }
                 true
             }
             _ => false,
         };
-        if fits { Ok(value) } else { Err(format!("must be {}, not {}", self.words(), short(&value))) }
+        if fits { Ok(value) } else { Err(format!("must be {}, not {}", self.describe(), short(&value))) }
     }
 
     /// A value from the environment or from a flag, read and checked. A list is separated by commas, or is JSON.
     pub fn parse(self, text: &str) -> Result<Value, String> {
         let value = match self {
-            Self::Flag => match text.to_ascii_lowercase().as_str() {
+            Self::Bool => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" | "on" | "yes" => json!(true),
                 "false" | "0" | "off" | "no" => json!(false),
                 _ => json!(text),
             },
-            Self::Number(..) => text.trim().parse::<u64>().map_or_else(|_| json!(text), |it| json!(it)),
-            Self::Amount => text.trim().parse::<f64>().map_or_else(|_| json!(text), |it| json!(it)),
-            Self::List | Self::Paths | Self::Programs | Self::Modules if text.trim_start().starts_with('[') => {
+            Self::Integer(..) => text.trim().parse::<u64>().map_or_else(|_| json!(text), |it| json!(it)),
+            Self::Float => text.trim().parse::<f64>().map_or_else(|_| json!(text), |it| json!(it)),
+            Self::StringList | Self::Paths | Self::Programs | Self::Modules if text.trim_start().starts_with('[') => {
                 serde_json::from_str(text).map_err(|error| format!("starts like a JSON list, but: {error}"))?
             }
             Self::Servers | Self::Channels => {
                 serde_json::from_str(text).map_err(|error| format!("must be a JSON object: {error}"))?
             }
-            Self::List | Self::Paths | Self::Programs | Self::Modules => {
+            Self::StringList | Self::Paths | Self::Programs | Self::Modules => {
                 json!(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>())
             }
-            Self::Text | Self::UserName | Self::TenantName | Self::Choice(_) | Self::Path => json!(text),
+            Self::Text | Self::UserName | Self::TenantName | Self::Enum(_) | Self::Path => json!(text),
         };
         self.check(value)
     }
@@ -291,8 +292,8 @@ fn is_program(value: &Value) -> bool {
         Value::String(_) => true,
         Value::Object(map) => {
             map.get("path").is_some_and(Value::is_string)
-                && map.get("args").is_none_or(is_words)
-                && map.get("env").is_none_or(is_pairs)
+                && map.get("args").is_none_or(is_string_list)
+                && map.get("env").is_none_or(is_string_map)
                 && map.keys().all(|key| ["path", "args", "env"].contains(&key.as_str()))
         }
         _ => false,
@@ -305,14 +306,14 @@ fn is_module(value: &Value) -> bool {
 }
 
 /// What is wrong with the settings of an MCP server, if something is.
-fn server_fault(value: &Value) -> Option<String> {
+fn server_config_error(value: &Value) -> Option<String> {
     let Some(map) = value.as_object() else { return Some("is not a table".into()) };
     for (key, value) in map {
         let (fits, wanted) = match key.as_str() {
             "command" | "url" | "cwd" => (value.is_string(), "text"),
             "type" => (["stdio", "http", "sse"].iter().any(|it| value == it), "`stdio`, `http` or `sse`"),
-            "args" | "allow" | "deny" => (is_words(value), "a list of texts"),
-            "env" | "headers" => (is_pairs(value), "a table of texts"),
+            "args" | "allow" | "deny" => (is_string_list(value), "a list of texts"),
+            "env" | "headers" => (is_string_map(value), "a table of texts"),
             "timeout_secs" => (value.as_u64().is_some_and(|it| (1..=86_400).contains(&it)), "a number from 1 to 86400"),
             "enabled" | "roots" => (value.is_boolean(), "`true` or `false`"),
             _ => return Some(format!("has an unknown setting `{key}`")),
@@ -325,11 +326,11 @@ fn server_fault(value: &Value) -> Option<String> {
     (ways != 1).then(|| "needs either `command` or `url`".into())
 }
 
-fn is_words(value: &Value) -> bool {
+fn is_string_list(value: &Value) -> bool {
     value.as_array().is_some_and(|list| list.iter().all(Value::is_string))
 }
 
-fn is_pairs(value: &Value) -> bool {
+fn is_string_map(value: &Value) -> bool {
     value.as_object().is_some_and(|map| map.values().all(Value::is_string))
 }
 
@@ -369,48 +370,48 @@ mod tests {
 
     #[test]
     fn the_table_holds_together() {
-        for key in KEYS.iter() {
+        for key in SETTINGS.iter() {
             let value = key.default.clone();
-            assert!(value.is_null() || key.kind.check(value).is_ok(), "{}", key.name);
-            assert!(key.about.ends_with(['.', ')']), "{}", key.name);
-            assert!(!matches!(key.kind, Kind::Number(_, u64::MAX)), "{} has no upper bound", key.name);
-            let list = matches!(key.kind, Kind::List | Kind::Paths | Kind::Programs);
-            assert!(key.project != Project::Adds || list, "{}", key.name);
-            assert!(key.project != Project::TurnsOff || key.kind == Kind::Flag, "{}", key.name);
+            assert!(value.is_null() || key.value_type.check(value).is_ok(), "{}", key.name);
+            assert!(key.description.ends_with(['.', ')']), "{}", key.name);
+            assert!(!matches!(key.value_type, SettingType::Integer(_, u64::MAX)), "{} has no upper bound", key.name);
+            let list = matches!(key.value_type, SettingType::StringList | SettingType::Paths | SettingType::Programs);
+            assert!(key.project != ProjectPolicy::Append || list, "{}", key.name);
+            assert!(key.project != ProjectPolicy::DisableOnly || key.value_type == SettingType::Bool, "{}", key.name);
         }
     }
 
     #[test]
     fn the_table_follows_the_types() {
         let row = |name: &str| {
-            let key = Key::named(name).unwrap_or_else(|| panic!("{name}"));
-            (key.kind, key.default.to_string(), key.project)
+            let key = SettingKey::find(name).unwrap_or_else(|| panic!("{name}"));
+            (key.value_type, key.default.to_string(), key.project)
         };
-        use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
-        let modes = Kind::Choice(&["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "open"]);
+        use ProjectPolicy::{Append, DisableOnly, IfUnset, Never, Set, SubdirOnly};
+        let modes = SettingType::Enum(&["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "open"]);
         assert_eq!(row("approval.mode"), (modes, "null".into(), Never));
-        assert_eq!(row("theme"), (Kind::Choice(&["auto", "light", "dark"]), "\"auto\"".into(), May));
-        assert_eq!(row("role"), (Kind::Text, "null".into(), IfUnset));
-        assert_eq!(row("tools.work_dir"), (Kind::Path, "\".\"".into(), Inside));
-        assert_eq!(row("roots"), (Kind::Paths, "[]".into(), Never));
-        assert_eq!(row("state_dir"), (Kind::Path, "null".into(), Never));
-        assert_eq!(row("tools.shell.enabled"), (Kind::Flag, "true".into(), TurnsOff));
-        assert_eq!(row("tools.shell.deny"), (Kind::List, "[]".into(), Adds));
-        assert_eq!(row("tools.shell.command_timeout_secs"), (Kind::Number(1, 86_400), "60".into(), May));
-        assert_eq!(row("agent.max_time_secs"), (Kind::Number(1, 31_536_000), "null".into(), Never));
-        assert_eq!(row("host.ssh.port"), (Kind::Number(1, 65_535), "22".into(), Never));
-        assert_eq!(row("model.price_in"), (Kind::Amount, "null".into(), Never));
-        assert_eq!(row("schedule.max_cost"), (Kind::Amount, "0.5".into(), Never));
-        assert_eq!(row("tools.plugins"), (Kind::Programs, "[]".into(), Adds));
-        assert_eq!(row("plugins"), (Kind::Programs, "[]".into(), Never));
-        assert_eq!(row("wasm"), (Kind::Modules, "[]".into(), Never));
-        assert_eq!(row("mcp.servers"), (Kind::Servers, "{}".into(), Never));
-        assert_eq!(row("channels"), (Kind::Channels, "{}".into(), Never));
+        assert_eq!(row("theme"), (SettingType::Enum(&["auto", "light", "dark"]), "\"auto\"".into(), Set));
+        assert_eq!(row("role"), (SettingType::Text, "null".into(), IfUnset));
+        assert_eq!(row("tools.work_dir"), (SettingType::Path, "\".\"".into(), SubdirOnly));
+        assert_eq!(row("roots"), (SettingType::Paths, "[]".into(), Never));
+        assert_eq!(row("state_dir"), (SettingType::Path, "null".into(), Never));
+        assert_eq!(row("tools.shell.enabled"), (SettingType::Bool, "true".into(), DisableOnly));
+        assert_eq!(row("tools.shell.deny"), (SettingType::StringList, "[]".into(), Append));
+        assert_eq!(row("tools.shell.command_timeout_secs"), (SettingType::Integer(1, 86_400), "60".into(), Set));
+        assert_eq!(row("agent.max_time_secs"), (SettingType::Integer(1, 31_536_000), "null".into(), Never));
+        assert_eq!(row("host.ssh.port"), (SettingType::Integer(1, 65_535), "22".into(), Never));
+        assert_eq!(row("model.price_in"), (SettingType::Float, "null".into(), Never));
+        assert_eq!(row("schedule.max_cost"), (SettingType::Float, "0.5".into(), Never));
+        assert_eq!(row("tools.plugins"), (SettingType::Programs, "[]".into(), Append));
+        assert_eq!(row("plugins"), (SettingType::Programs, "[]".into(), Never));
+        assert_eq!(row("wasm"), (SettingType::Modules, "[]".into(), Never));
+        assert_eq!(row("mcp.servers"), (SettingType::Servers, "{}".into(), Never));
+        assert_eq!(row("channels"), (SettingType::Channels, "{}".into(), Never));
     }
 
     #[test]
     fn says_what_is_wrong_with_a_server() {
-        let told = |text: &str| Kind::Servers.parse(text).err().unwrap_or_default();
+        let told = |text: &str| SettingType::Servers.parse(text).err().unwrap_or_default();
         assert_eq!(
             told(r#"{"a":{"command":"x","args":["y"]},"b":{"url":"https://b.example","headers":{"K":"v"}}}"#),
             ""
@@ -428,9 +429,12 @@ mod tests {
 
     #[test]
     fn says_what_is_wanted() {
-        assert_eq!(Kind::Number(1, 10).parse("many").unwrap_err(), "must be a number from 1 to 10, not \"many\"");
-        assert_eq!(Kind::Choice(&["off", "on"]).check(json!(true)).unwrap_err(), "must be `off`, `on`, not true");
-        assert_eq!(Kind::List.parse("a, b,").unwrap(), json!(["a", "b"]));
-        assert_eq!(Kind::List.parse("[\"Bash(a,b)\"]").unwrap(), json!(["Bash(a,b)"]));
+        assert_eq!(
+            SettingType::Integer(1, 10).parse("many").unwrap_err(),
+            "must be a number from 1 to 10, not \"many\""
+        );
+        assert_eq!(SettingType::Enum(&["off", "on"]).check(json!(true)).unwrap_err(), "must be `off`, `on`, not true");
+        assert_eq!(SettingType::StringList.parse("a, b,").unwrap(), json!(["a", "b"]));
+        assert_eq!(SettingType::StringList.parse("[\"Bash(a,b)\"]").unwrap(), json!(["Bash(a,b)"]));
     }
 }

@@ -16,9 +16,9 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use super::{
-    keys::{ALIASES, KEYS, Key, Kind, PREFIX, Project, sets, variable},
-    source::{home, project_file, read_limited, settings_in, unknown, user_file},
-    trust::Trust,
+    keys::{ALIASES, ENV_PREFIX, ProjectPolicy, SETTINGS, SettingKey, SettingType, env_var_sets, variable},
+    source::{home, parse_settings, project_file, read_limited, unknown_key_message, user_file},
+    trust::TrustStore,
 };
 use crate::{
     Config, state,
@@ -26,18 +26,18 @@ use crate::{
 };
 
 /// A setting given on the command line.
-pub struct Flag {
+pub struct CliOverride {
     /// Which setting.
     pub key: String,
     /// Its value as it was written.
     pub text: String,
     /// The flag as the user knows it.
-    pub shown: &'static str,
+    pub flag: &'static str,
 }
 
 /// Where a setting came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingSource {
     /// Nobody said anything.
     Default,
     /// The user's own file.
@@ -45,19 +45,19 @@ pub enum Origin {
     /// The project's file, trusted.
     Project(PathBuf),
     /// A variable of the environment.
-    Variable(String),
+    EnvVar(String),
     /// A flag.
     Flag(&'static str),
     /// Another setting, which decides this one where nobody sets it.
     Setting(&'static str),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
             Self::User(path) | Self::Project(path) => write!(f, "{}", path.display()),
-            Self::Variable(name) => f.write_str(name),
+            Self::EnvVar(name) => f.write_str(name),
             Self::Flag(name) | Self::Setting(name) => f.write_str(name),
         }
     }
@@ -65,7 +65,7 @@ impl fmt::Display for Origin {
 
 /// How the project's own file stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProjectFileStatus {
     /// There is none.
     Absent,
     /// It counts.
@@ -78,19 +78,19 @@ pub enum Standing {
 
 /// A setting in force.
 #[derive(Clone, Debug)]
-pub struct Setting {
+pub struct EffectiveSetting {
     /// Its value.
     pub value: Value,
     /// Where it came from; several places where lists added up.
-    pub from: Vec<Origin>,
+    pub sources: Vec<SettingSource>,
     /// Of a list: where each item came from.
-    pub items: Vec<Origin>,
+    pub items: Vec<SettingSource>,
 }
 
-impl Setting {
-    fn new(value: Value, origin: Origin) -> Self {
+impl EffectiveSetting {
+    fn new(value: Value, origin: SettingSource) -> Self {
         let items = value.as_array().map_or(0, Vec::len);
-        Self { value, items: vec![origin.clone(); items], from: vec![origin] }
+        Self { value, items: vec![origin.clone(); items], sources: vec![origin] }
     }
 }
 
@@ -99,7 +99,7 @@ pub struct Settings {
     /// The values, with defaults where nobody said anything.
     pub config: Config,
     /// What was set, by name; defaults are not in here.
-    set: BTreeMap<&'static str, Setting>,
+    set: BTreeMap<&'static str, EffectiveSetting>,
     /// The folder that tools work in, without symbolic links.
     pub workspace: PathBuf,
     /// The same as the user wrote it, absolute.
@@ -107,16 +107,16 @@ pub struct Settings {
     /// The user's file, and whether it is there.
     pub user_file: Option<(PathBuf, bool)>,
     /// How the project's file stands.
-    pub project: Standing,
+    pub project_file: ProjectFileStatus,
     /// What the user should know, a line each.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
-type Layer = Vec<(&'static Key, Value, Origin)>;
+type SettingsLayer = Vec<(&'static SettingKey, Value, SettingSource)>;
 
 impl Settings {
     /// Reads all layers. Nothing in the project is run, and only its settings file and the files of its plugins are read.
-    pub fn load(flags: Vec<Flag>) -> Result<Self, String> {
+    pub fn load(flags: Vec<CliOverride>) -> Result<Self, String> {
         let here = env::current_dir().map_err(|error| {
             format!("the current folder cannot be read: {error}. Go to a folder that exists and try again")
         })?;
@@ -132,37 +132,49 @@ impl Settings {
         let mine = || user.iter().chain(&environment).chain(&flags);
         let last = |name: &str| mine().rfind(|(key, ..)| key.name == name).map(|(_, value, _)| value);
         let given = last("workspace").and_then(Value::as_str).map_or(here, PathBuf::from);
-        let top = canonical(&given)?;
-        let state = last("state_dir").and_then(Value::as_str).map(PathBuf::from).or_else(state::usual);
+        let top = canonicalize_dir(&given)?;
+        let state = last("state_dir").and_then(Value::as_str).map(PathBuf::from).or_else(state::default_dir);
 
         let beside = user_file.as_ref().is_some_and(|(path, _)| path.parent() == Some(&top));
-        let (project, standing) =
-            if beside { (Vec::new(), Standing::Absent) } else { from_project(&top, state.as_deref(), &mut remarks)? };
+        let (project, standing) = if beside {
+            (Vec::new(), ProjectFileStatus::Absent)
+        } else {
+            from_project(&top, state.as_deref(), &mut remarks)?
+        };
 
         let mut set = BTreeMap::new();
-        lay(&mut set, user);
-        let project = allowed(project, &set, &top, &mut remarks);
-        lay(&mut set, project);
-        lay(&mut set, environment);
-        lay(&mut set, flags);
+        apply_layer(&mut set, user);
+        let project = filter_project_layer(project, &set, &top, &mut remarks);
+        apply_layer(&mut set, project);
+        apply_layer(&mut set, environment);
+        apply_layer(&mut set, flags);
         choose_preset_dialect(&mut set);
 
         let mut config = config_of(&set)?;
-        let project_chose = set.get("workspace").is_some_and(|it| matches!(it.from.last(), Some(Origin::Project(_))));
+        let project_chose =
+            set.get("workspace").is_some_and(|it| matches!(it.sources.last(), Some(SettingSource::Project(_))));
         let given = if project_chose { config.workspace.to_path_buf() } else { given };
-        let workspace = canonical(&given)?;
+        let workspace = canonicalize_dir(&given)?;
         config.workspace = ConfigPath::new(workspace.clone());
-        Ok(Self { config, set, workspace, workspace_as_given: given, user_file, project: standing, remarks })
+        Ok(Self {
+            config,
+            set,
+            workspace,
+            workspace_as_given: given,
+            user_file,
+            project_file: standing,
+            warnings: remarks,
+        })
     }
 
     /// All settings with their values and origins, in the order of the table.
-    pub fn all(&self) -> impl Iterator<Item = (&'static Key, Setting)> {
-        KEYS.iter().map(|key| (key, self.setting(key)))
+    pub fn all(&self) -> impl Iterator<Item = (&'static SettingKey, EffectiveSetting)> {
+        SETTINGS.iter().map(|key| (key, self.setting(key)))
     }
 
     /// The value of a setting as JSON, and where it came from.
-    pub fn setting(&self, key: &Key) -> Setting {
-        let unset = || Setting::new(key.default.clone(), Origin::Default);
+    pub fn setting(&self, key: &SettingKey) -> EffectiveSetting {
+        let unset = || EffectiveSetting::new(key.default.clone(), SettingSource::Default);
         let mut setting = self.set.get(key.name).cloned().unwrap_or_else(unset);
         if key.name == "workspace" {
             setting.value = Value::from(self.workspace.to_string_lossy());
@@ -171,18 +183,18 @@ impl Settings {
     }
 
     /// The settings that somebody set, by name.
-    pub fn given(&self) -> impl Iterator<Item = (&'static str, &Setting)> {
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, &EffectiveSetting)> {
         self.set.iter().map(|(name, setting)| (*name, setting))
     }
 
     /// Where a setting came from. Empty: nobody set it.
-    pub fn origins(&self, name: &str) -> &[Origin] {
-        debug_assert!(Key::named(name).is_some(), "unknown setting `{name}`");
-        self.set.get(name).map_or(&[], |it| &it.from)
+    pub fn origins(&self, name: &str) -> &[SettingSource] {
+        debug_assert!(SettingKey::find(name).is_some(), "unknown setting `{name}`");
+        self.set.get(name).map_or(&[], |it| &it.sources)
     }
 
     /// Where an item of a list came from; `None` where nobody set it.
-    pub fn item_origin(&self, name: &str, item: &Value) -> Option<&Origin> {
+    pub fn item_origin(&self, name: &str, item: &Value) -> Option<&SettingSource> {
         let setting = self.set.get(name)?;
         let at = setting.value.as_array()?.iter().position(|it| it == item)?;
         setting.items.get(at)
@@ -202,7 +214,7 @@ impl Settings {
     /// The role in a dialect: as set, or the preset.
     pub fn role(&self, dialect: &str) -> Option<&str> {
         // A role from a file belongs to the dialect of the file; one from a flag is meant as it stands.
-        let fits = dialect == self.dialect() || matches!(self.origins("role").last(), Some(Origin::Flag(_)));
+        let fits = dialect == self.dialect() || matches!(self.origins("role").last(), Some(SettingSource::Flag(_)));
         match &self.config.role {
             Some(role) if fits => Some(role),
             _ => self.config.tools.preset.as_deref().filter(|_| dialect == DialectName::Preset.as_str()),
@@ -211,15 +223,15 @@ impl Settings {
 }
 
 /// A preset belongs to the dialect `preset`, and chooses it where no dialect is set.
-fn choose_preset_dialect(set: &mut BTreeMap<&'static str, Setting>) {
+fn choose_preset_dialect(set: &mut BTreeMap<&'static str, EffectiveSetting>) {
     if set.contains_key("tools.preset") && !set.contains_key("dialect") {
         let value = Value::from(DialectName::Preset.as_str());
-        set.insert("dialect", Setting::new(value, Origin::Setting("tools.preset")));
+        set.insert("dialect", EffectiveSetting::new(value, SettingSource::Setting("tools.preset")));
     }
 }
 
 /// The typed settings: what was set, over the defaults. Each value was checked when it was read.
-fn config_of(set: &BTreeMap<&'static str, Setting>) -> Result<Config, String> {
+fn config_of(set: &BTreeMap<&'static str, EffectiveSetting>) -> Result<Config, String> {
     let mut tree = Map::new();
     for (name, setting) in set {
         let mut table = &mut tree;
@@ -234,36 +246,42 @@ fn config_of(set: &BTreeMap<&'static str, Setting>) -> Result<Config, String> {
     Config::deserialize(Value::Object(tree)).map_err(|error| format!("the settings are not understood: {error}"))
 }
 
-fn from_user_file(path: &Path) -> Result<Layer, String> {
+fn from_user_file(path: &Path) -> Result<SettingsLayer, String> {
     let told = |why: String| format!("{}: {why}", path.display());
     let bytes = read_limited(path).map_err(|error| told(error.to_string()))?;
     let base = path.parent().unwrap_or(Path::new("/"));
-    let origin = Origin::User(path.to_owned());
-    let found = settings_in(path, &bytes).map_err(told)?;
-    Ok(found.into_iter().map(|(key, value)| (key, rooted(key, value, base), origin.clone())).collect())
+    let origin = SettingSource::User(path.to_owned());
+    let found = parse_settings(path, &bytes).map_err(told)?;
+    Ok(found.into_iter().map(|(key, value)| (key, absolutize_paths(key, value, base), origin.clone())).collect())
 }
 
-fn from_project(top: &Path, state: Option<&Path>, remarks: &mut Vec<String>) -> Result<(Layer, Standing), String> {
+fn from_project(
+    top: &Path,
+    state: Option<&Path>,
+    remarks: &mut Vec<String>,
+) -> Result<(SettingsLayer, ProjectFileStatus), String> {
     let Some(path) = project_file(top) else {
-        return Ok((Vec::new(), Standing::Absent));
+        return Ok((Vec::new(), ProjectFileStatus::Absent));
     };
     let bytes = match read_limited(&path) {
         Ok(bytes) => bytes,
         Err(error) => {
             remarks.push(format!("{} is ignored: {error}", path.display()));
-            return Ok((Vec::new(), Standing::Unreadable(path, error.to_string())));
+            return Ok((Vec::new(), ProjectFileStatus::Unreadable(path, error.to_string())));
         }
     };
-    let Some(trust) = state.map(Trust::new).filter(|trust| trust.holds(&path, &bytes)) else {
+    let Some(trust) = state.map(TrustStore::new).filter(|trust| trust.is_trusted(&path, &bytes)) else {
         remarks
             .push(format!("{} is ignored until you trust it; read it, then run `helve config trust`", path.display()));
-        return Ok((Vec::new(), Standing::Untrusted(path)));
+        return Ok((Vec::new(), ProjectFileStatus::Untrusted(path)));
     };
     let found = project_settings(&path, &bytes)?;
-    let origin = Origin::Project(path.clone());
-    let mut layer = Layer::new();
+    let origin = SettingSource::Project(path.clone());
+    let mut layer = SettingsLayer::new();
     for (key, mut value) in found {
-        if let (Project::Adds, Kind::Programs, Value::Array(programs)) = (key.project, key.kind, &mut value) {
+        if let (ProjectPolicy::Append, SettingType::Programs, Value::Array(programs)) =
+            (key.project, key.value_type, &mut value)
+        {
             programs.retain(|program| match changed_file(program, top, &trust) {
                 None => true,
                 Some(file) => {
@@ -278,18 +296,18 @@ fn from_project(top: &Path, state: Option<&Path>, remarks: &mut Vec<String>) -> 
         }
         layer.push((key, value, origin.clone()));
     }
-    Ok((layer, Standing::Trusted(path)))
+    Ok((layer, ProjectFileStatus::Trusted(path)))
 }
 
 /// The settings in a project file, with their paths resolved.
-fn project_settings(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static Key, Value)>, String> {
+fn project_settings(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static SettingKey, Value)>, String> {
     let top = path.parent().unwrap_or(Path::new("/"));
-    let found = settings_in(path, bytes).map_err(|why| format!("{}: {why}", path.display()))?;
-    Ok(found.into_iter().map(|(key, value)| (key, rooted(key, value, top))).collect())
+    let found = parse_settings(path, bytes).map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok(found.into_iter().map(|(key, value)| (key, absolutize_paths(key, value, top))).collect())
 }
 
 /// A file of a project's plugin that is not as it was when the user trusted it.
-fn changed_file(program: &Value, top: &Path, trust: &Trust) -> Option<PathBuf> {
+fn changed_file(program: &Value, top: &Path, trust: &TrustStore) -> Option<PathBuf> {
     let program = PluginProgram::deserialize(program).ok()?;
     program_files(&program, top).into_iter().find(|file| !trust.holds_file(file))
 }
@@ -316,7 +334,9 @@ impl ProjectPlugins {
     pub fn read(path: &Path, bytes: &[u8]) -> Result<Self, String> {
         let top = path.parent().unwrap_or(Path::new("/"));
         let found = project_settings(path, bytes)?;
-        let lists = found.into_iter().filter(|(key, _)| key.kind == Kind::Programs && key.project == Project::Adds);
+        let lists = found
+            .into_iter()
+            .filter(|(key, _)| key.value_type == SettingType::Programs && key.project == ProjectPolicy::Append);
         let programs: Vec<PluginProgram> =
             lists.filter_map(|(_, value)| Vec::deserialize(value).ok()).flatten().collect();
         let files = programs.iter().flat_map(|it| program_files(it, top)).collect();
@@ -324,55 +344,60 @@ impl ProjectPlugins {
     }
 }
 
-fn from_environment(here: &Path, remarks: &mut Vec<String>) -> Result<Layer, String> {
+fn from_environment(here: &Path, remarks: &mut Vec<String>) -> Result<SettingsLayer, String> {
     let mut layer = Vec::new();
-    let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
+    let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes());
     let mut given: Vec<_> = env::vars_os().filter(ours).collect();
     if given.is_empty() {
         return Ok(layer);
     }
-    let aliases = ALIASES.iter().filter_map(|(alias, real)| Some((*alias, Key::named(real)?)));
-    let names = || aliases.clone().chain(KEYS.iter().map(|key| (key.name, key)));
+    let aliases = ALIASES.iter().filter_map(|(alias, real)| Some((*alias, SettingKey::find(real)?)));
+    let names = || aliases.clone().chain(SETTINGS.iter().map(|key| (key.name, key)));
     for (name, key) in names() {
-        let Some(at) = given.iter().position(|(it, _)| it.to_str().is_some_and(|it| sets(it, name))) else { continue };
+        let Some(at) = given.iter().position(|(it, _)| it.to_str().is_some_and(|it| env_var_sets(it, name))) else {
+            continue;
+        };
         let (variable, text) = given.swap_remove(at);
         if text.is_empty() {
             continue;
         }
         let variable = variable.to_string_lossy().into_owned();
         let text = text.to_str().ok_or_else(|| format!("{variable} is not UTF-8"))?;
-        let value = key.kind.parse(text).map_err(|why| format!("{variable} {why}"))?;
-        layer.push((key, rooted(key, value, here), Origin::Variable(variable)));
+        let value = key.value_type.parse(text).map_err(|why| format!("{variable} {why}"))?;
+        layer.push((key, absolutize_paths(key, value, here), SettingSource::EnvVar(variable)));
     }
     given.sort();
     for name in given.iter().filter_map(|(name, _)| name.to_str()) {
         let known: Vec<_> = names().map(|(name, _)| variable(name)).collect();
-        let near = helve_contract::nearest(name, known.iter().map(String::as_str));
+        let near = helve_contract::closest_names(name, known.iter().map(String::as_str));
         let near = near.first().map(|it| format!("; did you mean {it}?")).unwrap_or_default();
         remarks.push(format!("the variable {name} is no setting{near}"));
     }
     Ok(layer)
 }
 
-fn from_flags(here: &Path, flags: Vec<Flag>) -> Result<Layer, String> {
+fn from_flags(here: &Path, flags: Vec<CliOverride>) -> Result<SettingsLayer, String> {
     let mut layer = Vec::new();
-    for Flag { key, text, shown } in flags {
-        let key = Key::named(&key).ok_or_else(|| format!("{shown}: {}", unknown(&key)))?;
-        let value = key.kind.parse(&text).map_err(|why| match shown {
+    for CliOverride { key, text, flag: shown } in flags {
+        let key = SettingKey::find(&key).ok_or_else(|| format!("{shown}: {}", unknown_key_message(&key)))?;
+        let value = key.value_type.parse(&text).map_err(|why| match shown {
             "--set" => format!("--set {} {why}", key.name),
             _ => format!("{shown} {why}"),
         })?;
-        layer.push((key, rooted(key, value, here), Origin::Flag(shown)));
+        layer.push((key, absolutize_paths(key, value, here), SettingSource::Flag(shown)));
     }
     Ok(layer)
 }
 
 /// Puts a layer over what is set. Lists of refusals add up, and a project adds its plugins to those of the user.
-fn lay(set: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
+fn apply_layer(set: &mut BTreeMap<&'static str, EffectiveSetting>, layer: SettingsLayer) {
     for (key, value, origin) in layer {
-        let adds = key.project == Project::Adds && (key.kind != Kind::Programs || matches!(origin, Origin::Project(_)));
+        let adds = key.project == ProjectPolicy::Append
+            && (key.value_type != SettingType::Programs || matches!(origin, SettingSource::Project(_)));
         match (set.get_mut(key.name), value) {
-            (Some(Setting { value: Value::Array(there), from, items }), Value::Array(more)) if adds => {
+            (Some(EffectiveSetting { value: Value::Array(there), sources: from, items }), Value::Array(more))
+                if adds =>
+            {
                 from.push(origin.clone());
                 for item in more {
                     if !there.contains(&item) {
@@ -381,26 +406,38 @@ fn lay(set: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
                     }
                 }
             }
-            (_, value) => _ = set.insert(key.name, Setting::new(value, origin)),
+            (_, value) => _ = set.insert(key.name, EffectiveSetting::new(value, origin)),
         }
     }
 }
 
 /// What of a trusted project's settings counts; the rest is told.
-fn allowed(layer: Layer, set: &BTreeMap<&'static str, Setting>, top: &Path, remarks: &mut Vec<String>) -> Layer {
-    let refusal = |key: &Key, value: &Value| match key.project {
-        Project::May | Project::Adds => None,
-        Project::IfUnset if !set.contains_key(key.name) => None,
-        Project::IfUnset => Some("your own settings file sets it"),
-        Project::TurnsOff if *value == false || set.get(key.name).map_or(&key.default, |it| &it.value) == true => None,
-        Project::TurnsOff => Some("a project may turn it off, not on"),
-        Project::Inside
-            if value.as_str().and_then(|it| canonical(Path::new(it)).ok()).is_some_and(|it| it.starts_with(top)) =>
+fn filter_project_layer(
+    layer: SettingsLayer,
+    set: &BTreeMap<&'static str, EffectiveSetting>,
+    top: &Path,
+    remarks: &mut Vec<String>,
+) -> SettingsLayer {
+    let refusal = |key: &SettingKey, value: &Value| match key.project {
+        ProjectPolicy::Set | ProjectPolicy::Append => None,
+        ProjectPolicy::IfUnset if !set.contains_key(key.name) => None,
+        ProjectPolicy::IfUnset => Some("your own settings file sets it"),
+        ProjectPolicy::DisableOnly
+            if *value == false || set.get(key.name).map_or(&key.default, |it| &it.value) == true =>
         {
             None
         }
-        Project::Inside => Some("it must name a folder inside the project"),
-        Project::Never => Some("a project file may not set it"),
+        ProjectPolicy::DisableOnly => Some("a project may turn it off, not on"),
+        ProjectPolicy::SubdirOnly
+            if value
+                .as_str()
+                .and_then(|it| canonicalize_dir(Path::new(it)).ok())
+                .is_some_and(|it| it.starts_with(top)) =>
+        {
+            None
+        }
+        ProjectPolicy::SubdirOnly => Some("it must name a folder inside the project"),
+        ProjectPolicy::Never => Some("a project file may not set it"),
     };
     layer
         .into_iter()
@@ -415,7 +452,7 @@ fn allowed(layer: Layer, set: &BTreeMap<&'static str, Setting>, top: &Path, rema
 }
 
 /// Relative paths start at the place that names them; `~/` is the user's home.
-fn rooted(key: &Key, value: Value, base: &Path) -> Value {
+fn absolutize_paths(key: &SettingKey, value: Value, base: &Path) -> Value {
     let join = |text: &str| {
         let path = match (text.strip_prefix("~/"), home()) {
             (Some(rest), Some(home)) => home.join(rest),
@@ -426,10 +463,10 @@ fn rooted(key: &Key, value: Value, base: &Path) -> Value {
     // A name alone is a file beside the settings, or a program that is looked for where programs are.
     let program =
         |text: &str| if text.contains('/') || base.join(text).exists() { join(text) } else { Value::from(text) };
-    match (key.kind, value) {
-        (Kind::Path, Value::String(text)) => join(&text),
-        (Kind::Paths, Value::Array(items)) => items.iter().filter_map(Value::as_str).map(join).collect(),
-        (Kind::Programs | Kind::Modules, Value::Array(items)) => items
+    match (key.value_type, value) {
+        (SettingType::Path, Value::String(text)) => join(&text),
+        (SettingType::Paths, Value::Array(items)) => items.iter().filter_map(Value::as_str).map(join).collect(),
+        (SettingType::Programs | SettingType::Modules, Value::Array(items)) => items
             .into_iter()
             .map(|item| match item {
                 Value::String(path) => program(&path),
@@ -442,7 +479,7 @@ fn rooted(key: &Key, value: Value, base: &Path) -> Value {
                 item => item,
             })
             .collect(),
-        (Kind::Channels, Value::Object(channels)) => {
+        (SettingType::Channels, Value::Object(channels)) => {
             let channel = |(name, mut channel): (String, Value)| {
                 for key in ["to", "ca_file"] {
                     let path = channel[key].as_str().filter(|it| !["stdout", "stderr"].contains(it)).map(join);
@@ -454,7 +491,7 @@ fn rooted(key: &Key, value: Value, base: &Path) -> Value {
             };
             channels.into_iter().map(channel).collect()
         }
-        (Kind::Servers, Value::Object(servers)) => {
+        (SettingType::Servers, Value::Object(servers)) => {
             let server = |(name, mut server): (String, Value)| {
                 for key in ["command", "cwd"] {
                     // A program without a slash is looked for where programs are.
@@ -471,7 +508,7 @@ fn rooted(key: &Key, value: Value, base: &Path) -> Value {
     }
 }
 
-fn canonical(path: &Path) -> Result<PathBuf, String> {
+fn canonicalize_dir(path: &Path) -> Result<PathBuf, String> {
     let next = "name a folder that exists with --workspace";
     let real = path.canonicalize().map_err(|error| format!("the workspace {}: {error}; {next}", path.display()))?;
     if real.is_dir() { Ok(real) } else { Err(format!("the workspace {} is not a folder; {next}", path.display())) }
@@ -484,28 +521,30 @@ mod tests {
     use super::*;
 
     fn config_with(name: &'static str, value: Value) -> Result<Config, String> {
-        config_of(&BTreeMap::from([(name, Setting::new(value, Origin::Default))]))
+        config_of(&BTreeMap::from([(name, EffectiveSetting::new(value, SettingSource::Default))]))
     }
 
     /// Values that the key table accepts for this kind.
-    fn samples(kind: Kind) -> Vec<Value> {
+    fn samples(kind: SettingType) -> Vec<Value> {
         match kind {
-            Kind::Text | Kind::UserName | Kind::TenantName => vec![json!("x")],
-            Kind::Flag => vec![json!(true), json!(false)],
-            Kind::Number(least, most) => vec![json!(least), json!(most)],
-            Kind::Amount => vec![json!(0), json!(2), json!(1.5)],
-            Kind::Choice(words) => words.iter().map(|it| json!(it)).collect(),
-            Kind::List => vec![json!([]), json!(["a", "b"])],
-            Kind::Path => vec![json!("/a")],
-            Kind::Paths => vec![json!([]), json!(["/a", "/b"])],
-            Kind::Programs => vec![json!([]), json!(["p", { "path": "q", "args": ["-v"], "env": { "A": "b" } }])],
-            Kind::Modules => vec![json!([]), json!(["m.wasm", { "path": "n.wasm", "name": "n", "other": 1 }])],
-            Kind::Servers => vec![
+            SettingType::Text | SettingType::UserName | SettingType::TenantName => vec![json!("x")],
+            SettingType::Bool => vec![json!(true), json!(false)],
+            SettingType::Integer(least, most) => vec![json!(least), json!(most)],
+            SettingType::Float => vec![json!(0), json!(2), json!(1.5)],
+            SettingType::Enum(words) => words.iter().map(|it| json!(it)).collect(),
+            SettingType::StringList => vec![json!([]), json!(["a", "b"])],
+            SettingType::Path => vec![json!("/a")],
+            SettingType::Paths => vec![json!([]), json!(["/a", "/b"])],
+            SettingType::Programs => {
+                vec![json!([]), json!(["p", { "path": "q", "args": ["-v"], "env": { "A": "b" } }])]
+            }
+            SettingType::Modules => vec![json!([]), json!(["m.wasm", { "path": "n.wasm", "name": "n", "other": 1 }])],
+            SettingType::Servers => vec![
                 json!({}),
                 json!({ "a": { "command": "x", "args": ["y"], "env": { "K": "v" }, "cwd": "/", "enabled": false } }),
                 json!({ "b": { "url": "https://b.example", "type": "sse", "timeout_secs": 5, "roots": true } }),
             ],
-            Kind::Channels => vec![
+            SettingType::Channels => vec![
                 json!({}),
                 json!({ "log": { "allow": ["*"] }, "post": { "kind": "webhook", "url": "https://x.example", "allow": [] } }),
             ],
@@ -514,21 +553,21 @@ mod tests {
 
     #[test]
     fn what_the_table_accepts_fits_the_types_and_is_found_under_its_name() {
-        for key in KEYS.iter() {
-            for value in samples(key.kind) {
-                assert_eq!(key.kind.check(value.clone()), Ok(value.clone()), "{}", key.name);
+        for key in SETTINGS.iter() {
+            for value in samples(key.value_type) {
+                assert_eq!(key.value_type.check(value.clone()), Ok(value.clone()), "{}", key.name);
                 let config = config_with(key.name, value.clone()).unwrap_or_else(|why| panic!("{}: {why}", key.name));
                 let tree = serde_json::to_value(&config).unwrap();
                 let pointer = format!("/{}", key.name.replace('.', "/"));
                 let seen = tree.pointer(&pointer).unwrap_or_else(|| panic!("{} is nowhere", key.name));
-                match key.kind {
-                    Kind::Programs | Kind::Modules => {
+                match key.value_type {
+                    SettingType::Programs | SettingType::Modules => {
                         assert_eq!(seen.as_array().map(Vec::len), value.as_array().map(Vec::len), "{}", key.name);
                     }
-                    Kind::Servers | Kind::Channels => {
+                    SettingType::Servers | SettingType::Channels => {
                         assert!(seen.as_object().unwrap().keys().eq(value.as_object().unwrap().keys()), "{}", key.name);
                     }
-                    Kind::Amount => assert_eq!(seen.as_f64(), value.as_f64(), "{}", key.name),
+                    SettingType::Float => assert_eq!(seen.as_f64(), value.as_f64(), "{}", key.name),
                     _ => assert_eq!(*seen, value, "{}", key.name),
                 }
             }
@@ -539,7 +578,7 @@ mod tests {
     fn unset_settings_have_their_defaults() {
         assert_eq!(config_of(&BTreeMap::new()), Ok(Config::default()));
         let tree = serde_json::to_value(Config::default()).unwrap();
-        for key in KEYS.iter() {
+        for key in SETTINGS.iter() {
             let pointer = format!("/{}", key.name.replace('.', "/"));
             assert_eq!(tree.pointer(&pointer), Some(&key.default), "{}", key.name);
         }
@@ -563,12 +602,12 @@ mod tests {
 
     #[test]
     fn a_project_adds_plugins_and_a_variable_replaces_them() {
-        let key = Key::named("tools.plugins").unwrap();
+        let key = SettingKey::find("tools.plugins").unwrap();
         let mut set = BTreeMap::new();
-        lay(&mut set, vec![(key, json!(["/mine"]), Origin::User("u".into()))]);
-        lay(&mut set, vec![(key, json!(["/p/x"]), Origin::Project("p".into()))]);
+        apply_layer(&mut set, vec![(key, json!(["/mine"]), SettingSource::User("u".into()))]);
+        apply_layer(&mut set, vec![(key, json!(["/p/x"]), SettingSource::Project("p".into()))]);
         assert_eq!(set["tools.plugins"].value, json!(["/mine", "/p/x"]));
-        lay(&mut set, vec![(key, json!(["/y"]), Origin::Variable("V".into()))]);
+        apply_layer(&mut set, vec![(key, json!(["/y"]), SettingSource::EnvVar("V".into()))]);
         assert_eq!(set["tools.plugins"].value, json!(["/y"]));
     }
 }

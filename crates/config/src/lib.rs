@@ -1,6 +1,6 @@
 //! Settings of Helve: the typed configuration, the layers that set it, trust in project files, and the state directory.
 //!
-//! [`Settings::load`] reads all layers; [`Settings::config`] holds the values. [`Config`] lists every setting.
+//! [`Settings::load_draft`] reads all layers; [`Settings::config`] holds the values. [`Config`] lists every setting.
 
 mod config;
 mod keys;
@@ -18,12 +18,12 @@ pub use config::{
     SandboxConfig, ScheduleConfig, ScrubConfig, SearchConfig, SecretsConfig, ShellConfig, SpillConfig, SshConfig,
     StoreConfig, ToolsConfig, WebConfig,
 };
-pub use keys::{KEYS, Key, Kind, Project, shown};
-pub use layers::{Flag, Origin, ProjectPlugins, Setting, Settings, Standing};
-pub use source::{project_file, read_limited, user_file, xdg};
-pub use trust::Trust;
+pub use keys::{ProjectPolicy, SETTINGS, SettingKey, SettingType, shown};
+pub use layers::{CliOverride, EffectiveSetting, ProjectFileStatus, ProjectPlugins, SettingSource, Settings};
+pub use source::{project_file, read_limited, user_file, xdg_dir};
+pub use trust::TrustStore;
 pub use values::{
     ApprovalMode, ChannelTable, ConfigPath, DialectName, EventsTarget, HostKind, Hours, McpServer, McpTransport,
-    PluginProgram, RootDir, SandboxLevel, SandboxNetwork, SandboxUnixSockets, SearchProvider, Seconds, TaintPolicy,
-    TaintUntil, Theme, WasmModule,
+    PluginProgram, RootDir, SandboxLevelSetting, SandboxNetwork, SandboxUnixSockets, SearchProvider, Seconds,
+    TaintPolicySetting, TaintUntil, Theme, WasmModule,
 };

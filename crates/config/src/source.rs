@@ -8,16 +8,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use helve_contract::nearest;
+use helve_contract::closest_names;
 use rustix::fs::OFlags;
 use serde_json::Value;
 
-use super::keys::{ALIASES, KEYS, Key};
+use super::keys::{ALIASES, SETTINGS, SettingKey};
 
 /// No settings file is larger.
 const LARGEST: u64 = 1 << 20;
 /// No other name counts: tools may not write these two.
-const NAMES: [&str; 2] = ["helve.toml", "helve.yaml"];
+const FILE_NAMES: [&str; 2] = ["helve.toml", "helve.yaml"];
 
 /// The user's home, from the real environment alone.
 pub(crate) fn home() -> Option<PathBuf> {
@@ -25,25 +25,25 @@ pub(crate) fn home() -> Option<PathBuf> {
 }
 
 /// A folder that the XDG rules name; relative values count as unset, as the rules say.
-pub fn xdg(variable: &str, beneath_home: &str) -> Option<PathBuf> {
+pub fn xdg_dir(variable: &str, beneath_home: &str) -> Option<PathBuf> {
     let set = env::var_os(variable).map(PathBuf::from).filter(|it| it.is_absolute());
     set.or_else(|| Some(home()?.join(beneath_home)))
 }
 
 /// The user's own settings file: the one that exists, or where it would be.
 pub fn user_file() -> Option<PathBuf> {
-    let folder = xdg("XDG_CONFIG_HOME", ".config")?.join("helve");
-    Some(existing(&folder).unwrap_or_else(|| folder.join(NAMES[0])))
+    let folder = xdg_dir("XDG_CONFIG_HOME", ".config")?.join("helve");
+    Some(find_existing(&folder).unwrap_or_else(|| folder.join(FILE_NAMES[0])))
 }
 
 /// The settings file of a project, if it has one: in the workspace itself, never above it.
 pub fn project_file(workspace: &Path) -> Option<PathBuf> {
-    existing(workspace)
+    find_existing(workspace)
 }
 
-fn existing(folder: &Path) -> Option<PathBuf> {
+fn find_existing(folder: &Path) -> Option<PathBuf> {
     // A directory of that name is no settings file.
-    NAMES.iter().map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_ok_and(|it| !it.is_dir()))
+    FILE_NAMES.iter().map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_ok_and(|it| !it.is_dir()))
 }
 
 /// Opens a regular file. A pipe or device in its place is refused without waiting for it.
@@ -68,7 +68,7 @@ pub fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The settings in a file's text, flat: `tools.shell.deny` and its value, each checked.
-pub(crate) fn settings_in(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static Key, Value)>, String> {
+pub(crate) fn parse_settings(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static SettingKey, Value)>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree: Value = if path.extension().is_some_and(|it| it == "toml") {
@@ -83,7 +83,7 @@ pub(crate) fn settings_in(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static Key
     Ok(flat)
 }
 
-fn flatten(prefix: &str, tree: Value, flat: &mut Vec<(&'static Key, Value)>) -> Result<(), String> {
+fn flatten(prefix: &str, tree: Value, flat: &mut Vec<(&'static SettingKey, Value)>) -> Result<(), String> {
     let Value::Object(map) = tree else {
         return Err(match prefix {
             "" => "the file must be a table of settings".to_owned(),
@@ -92,10 +92,10 @@ fn flatten(prefix: &str, tree: Value, flat: &mut Vec<(&'static Key, Value)>) -> 
     };
     for (part, value) in map {
         let name = if prefix.is_empty() { part } else { format!("{prefix}.{part}") };
-        if let Some(key) = Key::named(&name) {
+        if let Some(key) = SettingKey::find(&name) {
             // A value that is left empty in YAML says nothing.
             if !value.is_null() {
-                let value = key.kind.check(value).map_err(|why| format!("`{name}` {why}"))?;
+                let value = key.value_type.check(value).map_err(|why| format!("`{name}` {why}"))?;
                 flat.push((key, value));
             }
         } else if is_table(&name) {
@@ -103,30 +103,30 @@ fn flatten(prefix: &str, tree: Value, flat: &mut Vec<(&'static Key, Value)>) -> 
                 flatten(&name, value, flat)?;
             }
         } else {
-            return Err(unknown(&name));
+            return Err(unknown_key_message(&name));
         }
     }
     Ok(())
 }
 
 fn is_table(name: &str) -> bool {
-    let names = KEYS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
+    let names = SETTINGS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
     names.into_iter().any(|key| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// What to say about a key that does not exist.
-pub(crate) fn unknown(name: &str) -> String {
-    let names = || KEYS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
+pub(crate) fn unknown_key_message(name: &str) -> String {
+    let names = || SETTINGS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
     // A wrong last part in the right table is the common case: compare the last parts first.
     let (table, last) = name.rsplit_once('.').map_or(("", name), |(table, last)| (table, last));
     let inside: Vec<_> =
         names().filter(|key| key.rsplit_once('.').map_or(table.is_empty(), |(other, _)| other == table)).collect();
     let lasts: Vec<_> = inside.iter().map(|key| key.rsplit_once('.').map_or(*key, |(_, last)| last)).collect();
-    let near = nearest(last, lasts.iter().copied());
+    let near = closest_names(last, lasts.iter().copied());
     let near = match near.first() {
         Some(last) if table.is_empty() => Some((*last).to_owned()),
         Some(last) => Some(format!("{table}.{last}")),
-        None => nearest(name, names()).first().map(|it| (*it).to_owned()),
+        None => closest_names(name, names()).first().map(|it| (*it).to_owned()),
     };
     match near {
         Some(near) => format!("unknown setting `{name}`; did you mean `{near}`?"),
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn read(name: &str, text: &str) -> Result<Vec<String>, String> {
-        let flat = settings_in(Path::new(name), text.as_bytes())?;
+        let flat = parse_settings(Path::new(name), text.as_bytes())?;
         let mut seen: Vec<_> = flat.into_iter().map(|(key, value)| format!("{}={value}", key.name)).collect();
         seen.sort();
         Ok(seen)

@@ -13,16 +13,16 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{Settings, xdg};
+use crate::{Settings, xdg_dir};
 
 /// Where the state folder is when nothing else is configured.
-pub fn usual() -> Option<PathBuf> {
-    Some(xdg("XDG_STATE_HOME", ".local/state")?.join("helve"))
+pub fn default_dir() -> Option<PathBuf> {
+    Some(xdg_dir("XDG_STATE_HOME", ".local/state")?.join("helve"))
 }
 
 /// Where the state folder is, by the settings.
 pub fn place(settings: &Settings) -> Option<PathBuf> {
-    settings.config.state_dir.as_deref().map(Path::to_path_buf).or_else(usual)
+    settings.config.state_dir.as_deref().map(Path::to_path_buf).or_else(default_dir)
 }
 
 /// Where the tenant keeps what belongs to its sessions: saved output, temporary files, undo data, records and the vault.

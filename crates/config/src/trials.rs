@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use crate::source::settings_in;
+use crate::source::parse_settings;
 
 /// A settings file is read or refused with a reason, as TOML and as YAML.
 pub fn settings(data: &[u8]) {
     for name in ["helve.toml", "helve.yaml"] {
-        if let Err(why) = settings_in(Path::new(name), data) {
+        if let Err(why) = parse_settings(Path::new(name), data) {
             assert!(!why.is_empty());
         }
     }

@@ -13,24 +13,24 @@ use sha2::{Digest, Sha256};
 use super::source::{open_regular, read_limited};
 
 /// The list of trusted files, in the state folder, readable by its owner alone.
-pub struct Trust {
+pub struct TrustStore {
     file: PathBuf,
 }
 
-impl Trust {
+impl TrustStore {
     /// The list in this state folder.
     pub fn new(state: &Path) -> Self {
         Self { file: state.join("trust.json") }
     }
 
     /// Whether this file with this content was accepted.
-    pub fn holds(&self, path: &Path, content: &[u8]) -> bool {
-        path.to_str().and_then(|path| self.list().remove(path)).is_some_and(|hash| hash == digest(content))
+    pub fn is_trusted(&self, path: &Path, content: &[u8]) -> bool {
+        path.to_str().and_then(|path| self.read_or_empty().remove(path)).is_some_and(|hash| hash == digest(content))
     }
 
     /// Whether this file was accepted with the content that it has now. It may be of any size.
     pub fn holds_file(&self, path: &Path) -> bool {
-        let accepted = path.to_str().and_then(|path| self.list().remove(path));
+        let accepted = path.to_str().and_then(|path| self.read_or_empty().remove(path));
         accepted.is_some_and(|hash| file_digest(path).is_ok_and(|now| now == hash))
     }
 
@@ -38,7 +38,7 @@ impl Trust {
     pub fn add_file(&self, path: &Path) -> io::Result<()> {
         let hash = file_digest(path)?;
         let _alone = self.lock()?;
-        let mut list = self.whole()?;
+        let mut list = self.read_strict()?;
         list.insert(text(path)?.to_owned(), hash);
         self.save(&list)
     }
@@ -46,7 +46,7 @@ impl Trust {
     /// Accepts a file with this content.
     pub fn add(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let _alone = self.lock()?;
-        let mut list = self.whole()?;
+        let mut list = self.read_strict()?;
         list.insert(text(path)?.to_owned(), digest(content));
         self.save(&list)
     }
@@ -54,7 +54,7 @@ impl Trust {
     /// Forgets a file. Says whether it was there.
     pub fn remove(&self, path: &Path) -> io::Result<bool> {
         let _alone = self.lock()?;
-        let mut list = self.whole()?;
+        let mut list = self.read_strict()?;
         let known = list.remove(text(path)?).is_some();
         if known {
             self.save(&list)?;
@@ -63,7 +63,7 @@ impl Trust {
     }
 
     /// The list as it stands; one that others could have written counts as empty.
-    fn list(&self) -> BTreeMap<String, String> {
+    fn read_or_empty(&self) -> BTreeMap<String, String> {
         let mine = self
             .file
             .symlink_metadata()
@@ -75,8 +75,8 @@ impl Trust {
     }
 
     /// The list for somebody who changes it: one that cannot be read is not written over.
-    fn whole(&self) -> io::Result<BTreeMap<String, String>> {
-        let list = self.list();
+    fn read_strict(&self) -> io::Result<BTreeMap<String, String>> {
+        let list = self.read_or_empty();
         let unread = list.is_empty()
             && read_limited(&self.file).is_ok_and(|bytes| {
                 serde_json::from_slice::<BTreeMap<String, String>>(&bytes).is_err() && !bytes.trim_ascii().is_empty()
@@ -144,18 +144,22 @@ mod tests {
     #[test]
     fn trust_ends_when_the_content_changes() {
         let state = crate::state::tests::folder("trust");
-        let trust = Trust::new(&state);
+        let trust = TrustStore::new(&state);
         let file = Path::new("/p/helve.toml");
-        assert!(!trust.holds(file, b"a"));
+        assert!(!trust.is_trusted(file, b"a"));
         trust.add(file, b"a").unwrap();
-        assert!(trust.holds(file, b"a") && !trust.holds(file, b"b") && !trust.holds(Path::new("/q/helve.toml"), b"a"));
+        assert!(
+            trust.is_trusted(file, b"a")
+                && !trust.is_trusted(file, b"b")
+                && !trust.is_trusted(Path::new("/q/helve.toml"), b"a")
+        );
         assert_eq!(state.join("trust.json").metadata().unwrap().mode() & 0o777, 0o600);
         assert!(trust.remove(file).unwrap() && !trust.remove(file).unwrap());
         let program = state.join("program");
         fs::write(&program, "a").unwrap();
         assert!(!trust.holds_file(&program));
         trust.add_file(&program).unwrap();
-        assert!(trust.holds_file(&program) && trust.holds(&program, b"a"));
+        assert!(trust.holds_file(&program) && trust.is_trusted(&program, b"a"));
         fs::write(&program, "b").unwrap();
         assert!(!trust.holds_file(&program));
         fs::remove_dir_all(state).unwrap();

@@ -69,7 +69,7 @@ choices! {
     }
 
     /// What a session does after untrusted content reached it.
-    TaintPolicy {
+    TaintPolicySetting {
         /// Asks about new outgoing addresses in modes that ask.
         Auto = "auto",
         /// Nothing.
@@ -89,7 +89,7 @@ choices! {
     }
 
     /// The sandbox around commands.
-    SandboxLevel {
+    SandboxLevelSetting {
         /// The highest level that works on this machine.
         Auto = "auto",
         /// Namespaces with an own `/proc`.

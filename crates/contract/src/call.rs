@@ -10,7 +10,7 @@ use crate::{
     Access, CancellationToken, Error, Limit, Media, Port, PortSet, Result, SafePath, Taint, Workspace, ids,
     ports::{
         Agents, Blobs, Channels, Clock, Documents, HeldLease, Host, Leases, NoAgents, NoBlobs, NoChannels, NoDocuments,
-        NoStore, NoTasks, NoWeb, Nobody, RunArtifacts, Scheduling, Store, StoredAttachment, Tasks, User, WallClock,
+        NoStore, NoTasks, NoUser, NoWeb, RunArtifacts, ScheduleRules, Store, StoredAttachment, Tasks, User, WallClock,
         Web,
     },
 };
@@ -52,7 +52,7 @@ impl Ports {
             blobs: Arc::new(NoBlobs),
             web: Arc::new(NoWeb),
             agents: Arc::new(NoAgents),
-            user: Arc::new(Nobody),
+            user: Arc::new(NoUser),
             channels: Arc::new(NoChannels),
             clock: Arc::new(WallClock),
         }
@@ -83,7 +83,7 @@ impl Ports {
 
 /// What an agent does in a planned run: which task, which attempt, on which branch.
 #[derive(Clone)]
-pub struct Errand {
+pub struct TaskContext {
     /// The id of the run.
     pub run: String,
     /// The name of the run for people, such as `plan-1`. It names one run of a repository.
@@ -113,7 +113,7 @@ pub struct Session {
     /// The role that decides which tools there are, where the dialect has roles.
     pub role: Option<String>,
     /// Edits may match without regard to blanks, indentation and the style of quotes: only where the user configured it.
-    pub tolerant: bool,
+    pub lenient_edits: bool,
     /// How long a command may run whose tool has no parameter for it, where the user configured it.
     pub command_timeout: Option<Duration>,
     /// Where it may go.
@@ -121,17 +121,17 @@ pub struct Session {
     /// What it can reach.
     pub ports: Ports,
     /// What it does in a planned run, if it belongs to one.
-    pub errand: Option<Errand>,
+    pub task: Option<TaskContext>,
     /// The session in memory that plans are drafted in, where there is one.
-    pub draft: Option<Arc<Session>>,
+    pub draft_session: Option<Arc<Session>>,
     /// The operator's rules for schedules that are made here.
-    pub scheduling: Scheduling,
+    pub schedule_rules: ScheduleRules,
     /// What it remembers of strangers' words that came in.
     pub taint: Taint,
     /// Random letters that only this session knows, where its id may be known to others.
     pub salt: String,
     leases: Leases,
-    dir: Mutex<Option<SafePath>>,
+    cwd: Mutex<Option<SafePath>>,
     plan_rules: Mutex<Vec<String>>,
 }
 
@@ -145,41 +145,41 @@ impl Session {
             user: "user".into(),
             agent: "main".into(),
             role: None,
-            tolerant: false,
+            lenient_edits: false,
             command_timeout: None,
             workspace,
             ports,
-            errand: None,
-            draft: None,
-            scheduling: Scheduling::default(),
+            task: None,
+            draft_session: None,
+            schedule_rules: ScheduleRules::default(),
             taint: Taint::new(),
             salt: String::new(),
             leases: Leases::default(),
-            dir: Mutex::new(None),
+            cwd: Mutex::new(None),
             plan_rules: Mutex::default(),
         }
     }
 
     /// The same session in another workspace, such as a smaller one. Commands start at its top.
     #[must_use]
-    pub fn within(&self, workspace: Workspace) -> Self {
+    pub fn with_workspace(&self, workspace: Workspace) -> Self {
         Self {
             id: self.id.clone(),
             label: self.label.clone(),
             user: self.user.clone(),
             agent: self.agent.clone(),
             role: self.role.clone(),
-            tolerant: self.tolerant,
+            lenient_edits: self.lenient_edits,
             command_timeout: self.command_timeout,
             workspace,
             ports: self.ports.clone(),
-            errand: self.errand.clone(),
-            draft: self.draft.clone(),
-            scheduling: self.scheduling.clone(),
+            task: self.task.clone(),
+            draft_session: self.draft_session.clone(),
+            schedule_rules: self.schedule_rules.clone(),
             taint: self.taint.clone(),
             salt: self.salt.clone(),
             leases: self.leases.clone(),
-            dir: Mutex::new(None),
+            cwd: Mutex::new(None),
             plan_rules: Mutex::default(),
         }
     }
@@ -204,7 +204,7 @@ impl Session {
     /// Writes one of the small records of this session, under its lease.
     pub async fn write_slate(&self, name: &str, value: serde_json::Value) -> Result<()> {
         let held = self.hold().await?;
-        let written = self.ports.store.write_slate(&held.get(), name, value).await;
+        let written = self.ports.store.set_state(&held.get(), name, value).await;
         self.release(held).await?;
         written
     }
@@ -212,7 +212,7 @@ impl Session {
     /// Removes one of the small records of this session, under its lease. Whether there was one.
     pub async fn wipe_slate(&self, name: &str) -> Result<bool> {
         let held = self.hold().await?;
-        let wiped = self.ports.store.wipe_slate(&held.get(), name).await;
+        let wiped = self.ports.store.delete_state(&held.get(), name).await;
         self.release(held).await?;
         wiped
     }
@@ -228,18 +228,18 @@ impl Session {
         let (lease, store) = (held.get(), &self.ports.store);
         if files.is_empty() {
             // Most turns have no files, and neither had the turn before.
-            if store.slate(&self.id, StoredAttachment::SLATE).await?.is_some() {
-                store.wipe_slate(&lease, StoredAttachment::SLATE).await?;
+            if store.get_state(&self.id, StoredAttachment::SLATE).await?.is_some() {
+                store.delete_state(&lease, StoredAttachment::SLATE).await?;
             }
             return Ok(());
         }
         let list = serde_json::to_value(files).map_err(|error| Error::Internal(error.into()))?;
-        store.write_slate(&lease, StoredAttachment::SLATE, list).await
+        store.set_state(&lease, StoredAttachment::SLATE, list).await
     }
 
     /// The stored files of the current turn.
     async fn stored_attachments(&self) -> Result<Vec<StoredAttachment>> {
-        let slate = self.ports.store.slate(&self.id, StoredAttachment::SLATE).await?;
+        let slate = self.ports.store.get_state(&self.id, StoredAttachment::SLATE).await?;
         let files = slate.map(|slate| serde_json::from_value(slate.value)).transpose();
         Ok(files.map_err(|error| Error::Internal(error.into()))?.unwrap_or_default())
     }
@@ -248,19 +248,19 @@ impl Session {
     #[must_use]
     pub fn available(&self) -> PortSet {
         let mut set = self.ports.available();
-        if self.errand.is_some() {
+        if self.task.is_some() {
             set = set | PortSet::of(&[Port::ForgeRun]);
         }
-        if self.draft.is_some() {
+        if self.draft_session.is_some() {
             set = set | PortSet::of(&[Port::Draft]);
         }
         set
     }
 
     /// The folder that commands start in: the top of the workspace until a command went elsewhere.
-    pub fn dir(&self) -> Result<SafePath> {
-        let dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
-        dir.clone().map_or_else(|| self.workspace.top(Access::Read), Ok)
+    pub fn cwd(&self) -> Result<SafePath> {
+        let dir = self.cwd.lock().unwrap_or_else(PoisonError::into_inner);
+        dir.clone().map_or_else(|| self.workspace.primary_root(Access::Read), Ok)
     }
 
     /// Command rules that the user approved together with a plan; they hold until its work ends.
@@ -274,13 +274,13 @@ impl Session {
     }
 
     /// Commands start here from now on.
-    pub fn go_to(&self, dir: SafePath) {
-        *self.dir.lock().unwrap_or_else(PoisonError::into_inner) = Some(dir);
+    pub fn set_cwd(&self, dir: SafePath) {
+        *self.cwd.lock().unwrap_or_else(PoisonError::into_inner) = Some(dir);
     }
 }
 
 /// Takes what a call wants to say while it runs: pieces of a command's output, steps of a long job.
-pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+pub type ProgressFn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// One call. Cheap to clone.
 #[derive(Clone)]
@@ -294,7 +294,7 @@ pub struct Call {
     /// Set when the caller gives up.
     pub cancel: CancellationToken,
     /// Where progress goes, if anybody listens.
-    pub progress: Option<Progress>,
+    pub progress: Option<ProgressFn>,
     /// The most that the caller takes of the reply, where that may be less than the dialect's limit.
     pub max_reply: Option<Limit>,
     /// What the model is told beside the reply.
@@ -416,43 +416,43 @@ impl Call {
     }
 
     /// The run and task that this call belongs to.
-    pub fn errand(&self) -> Result<&Errand> {
-        self.session.errand.as_ref().ok_or_else(|| {
+    pub fn task_context(&self) -> Result<&TaskContext> {
+        self.session.task.as_ref().ok_or_else(|| {
             Error::failed(format!("{}; begin one with `helve forge plan`", Port::ForgeRun.why_missing()))
         })
     }
 
     /// The same call in the session that plans are drafted in.
-    pub fn drafting(&self) -> Result<Self> {
-        let session = self.session.draft.clone();
+    pub fn in_draft_session(&self) -> Result<Self> {
+        let session = self.session.draft_session.clone();
         let session = session.ok_or_else(|| Error::failed(Port::Draft.why_missing()))?;
         Ok(Self { session, ..self.clone() })
     }
 
     /// A path this call may read.
-    pub fn readable(&self, path: impl AsRef<Path>) -> Result<SafePath> {
+    pub fn check_read(&self, path: impl AsRef<Path>) -> Result<SafePath> {
         self.session.workspace.check(path.as_ref(), Access::Read, None)
     }
 
     /// A path this call may change.
-    pub fn writable(&self, path: impl AsRef<Path>) -> Result<SafePath> {
+    pub fn check_write(&self, path: impl AsRef<Path>) -> Result<SafePath> {
         self.session.workspace.check(path.as_ref(), Access::Write, None)
     }
 
     /// The top of the workspace, for tools whose path may be left out.
-    pub fn top(&self) -> Result<SafePath> {
-        self.session.workspace.top(Access::Read)
+    pub fn workspace_root(&self) -> Result<SafePath> {
+        self.session.workspace.primary_root(Access::Read)
     }
 
     /// Says something to whoever waits for the call.
-    pub fn say(&self, text: &str) {
+    pub fn report_progress(&self, text: &str) {
         if let Some(progress) = &self.progress {
             progress(text);
         }
     }
 
     /// An error if the caller has given up; long loops ask now and then.
-    pub fn still_wanted(&self) -> Result<()> {
+    pub fn check_cancelled(&self) -> Result<()> {
         if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 }

@@ -26,7 +26,7 @@ impl Effects {
     /// May destroy what was there before. Told to MCP clients as `destructiveHint`.
     pub const DESTROYS: Self = Self(1 << 6);
     /// Changes the session's own notes and nothing else: its to-do list, how it shows things. Runs alone; never asked.
-    pub const NOTES: Self = Self(1 << 7);
+    pub const SESSION_STATE: Self = Self(1 << 7);
     /// Hands something to somebody outside: a message, a file.
     pub const SENDS: Self = Self(1 << 8);
 
@@ -38,13 +38,13 @@ impl Effects {
 
     /// Both sets together, in a constant.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Whether all of `other` is in this set.
     #[must_use]
-    pub const fn has(self, other: Self) -> bool {
+    pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
@@ -57,14 +57,14 @@ impl Effects {
     /// Whether a call can run beside others of the same answer: it only looks, or it starts an agent, whose own calls are
     /// judged one by one.
     #[must_use]
-    pub const fn runs_beside_others(self) -> bool {
+    pub const fn is_parallel_safe(self) -> bool {
         self.0 & !Self::READS.0 & !Self::SPAWNS.0 == 0
     }
 
     /// Seed 003's safety tier.
     #[must_use]
     pub const fn tier(self) -> Tier {
-        if self.has(Self::EXECUTES) || self.has(Self::UNSTATED) {
+        if self.contains(Self::EXECUTES) || self.contains(Self::UNSTATED) {
             Tier::Privileged
         } else if self.is_read_only() {
             Tier::ReadOnly
@@ -76,15 +76,15 @@ impl Effects {
     /// Seed 004's side-effect type: the gravest effect in the set.
     #[must_use]
     pub const fn side_effect(self) -> SideEffect {
-        if self.has(Self::SPAWNS) {
+        if self.contains(Self::SPAWNS) {
             SideEffect::Spawns
-        } else if self.has(Self::BLOCKS) {
+        } else if self.contains(Self::BLOCKS) {
             SideEffect::Blocking
-        } else if self.has(Self::NETWORK) {
+        } else if self.contains(Self::NETWORK) {
             SideEffect::Network
-        } else if self.has(Self::EXECUTES) || self.has(Self::WRITES) || self.has(Self::NOTES) {
+        } else if self.contains(Self::EXECUTES) || self.contains(Self::WRITES) || self.contains(Self::SESSION_STATE) {
             SideEffect::Mutating
-        } else if self.has(Self::READS) {
+        } else if self.contains(Self::READS) {
             SideEffect::ReadOnly
         } else {
             SideEffect::None
@@ -96,9 +96,9 @@ impl Effects {
     pub const fn annotations(self) -> Annotations {
         Annotations {
             read_only_hint: self.is_read_only(),
-            destructive_hint: self.has(Self::DESTROYS) || self.has(Self::EXECUTES),
+            destructive_hint: self.contains(Self::DESTROYS) || self.contains(Self::EXECUTES),
             idempotent_hint: self.is_read_only(),
-            open_world_hint: self.has(Self::NETWORK) || self.has(Self::EXECUTES),
+            open_world_hint: self.contains(Self::NETWORK) || self.contains(Self::EXECUTES),
         }
     }
 
@@ -112,18 +112,18 @@ impl Effects {
             (Effects::SPAWNS, "spawns"),
             (Effects::BLOCKS, "blocks"),
             (Effects::DESTROYS, "destroys"),
-            (Effects::NOTES, "notes"),
+            (Effects::SESSION_STATE, "notes"),
             (Effects::SENDS, "sends"),
             (Effects::UNSTATED, "unknown"),
         ];
-        NAMES.into_iter().filter(move |(effect, _)| self.has(*effect)).map(|(_, name)| name)
+        NAMES.into_iter().filter(move |(effect, _)| self.contains(*effect)).map(|(_, name)| name)
     }
 }
 
 impl BitOr for Effects {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
-        self.and(other)
+        self.union(other)
     }
 }
 
@@ -191,6 +191,6 @@ mod tests {
             ]
         );
         assert!(Effects::UNKNOWN.names().eq(["reads", "writes", "network", "destroys", "unknown"]));
-        assert!(Effects::UNKNOWN.annotations().destructive_hint && !Effects::UNKNOWN.runs_beside_others());
+        assert!(Effects::UNKNOWN.annotations().destructive_hint && !Effects::UNKNOWN.is_parallel_safe());
     }
 }

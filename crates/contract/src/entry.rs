@@ -8,8 +8,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    AccessFn, AccessRequest, Annotations, Call, Effects, Error, PatternPurpose, PortSet, Problem, Profile, Reply,
-    Result, Tier, Tool,
+    AccessFn, AccessRequest, Annotations, ArgumentProblem, Call, CapabilityProfile, Effects, Error, PatternPurpose,
+    PortSet, Reply, Result, Tier, Tool,
     names::{name_matches, underscored},
 };
 
@@ -25,9 +25,9 @@ pub struct Spec {
     /// What it does, from the doc comment; empty where there is none.
     pub description: String,
     /// JSON Schema of the arguments.
-    pub schema: Value,
+    pub input_schema: Value,
     /// JSON Schema of the data that comes back, where it has a shape.
-    pub output: Option<Value>,
+    pub output_schema: Option<Value>,
     /// What a call can do.
     pub effects: Effects,
     /// The seed's own tier, where it differs from what the effects say.
@@ -37,7 +37,7 @@ pub struct Spec {
     /// The ports that a call cannot do without. A session that lacks one does not offer the tool.
     pub needs: PortSet,
     /// The capability profile that a call runs with; `None` leaves it the whole workspace.
-    pub profile: Option<Profile>,
+    pub profile: Option<CapabilityProfile>,
     /// Reads from arguments what a call would use; `None` for a tool known only at run time.
     pub access: Option<AccessFn>,
     /// The MCP annotations of a tool from outside. `None`: they follow from the effects.
@@ -65,7 +65,7 @@ impl Spec {
 
     /// Whether this name means the tool: its name or an alias, also with `_` in place of `-`.
     #[must_use]
-    pub fn answers_to(&self, name: &str) -> bool {
+    pub fn has_name(&self, name: &str) -> bool {
         let spells = |own: &String| own == name || (own.contains('-') && underscored(own) == name);
         std::iter::once(&self.name).chain(&self.aliases).any(spells)
     }
@@ -87,7 +87,7 @@ impl Spec {
     #[must_use]
     pub fn function_decl(&self) -> FunctionDecl {
         let description = Some(self.description.clone()).filter(|it| !it.is_empty());
-        FunctionDecl { name: self.name.clone(), description, parameters: self.schema.clone() }
+        FunctionDecl { name: self.name.clone(), description, parameters: self.input_schema.clone() }
     }
 }
 
@@ -107,12 +107,12 @@ impl FunctionDecl {
     /// The declaration of a tool under its own name.
     #[must_use]
     pub fn of<T: Tool>() -> Self {
-        Entry::of::<T>().spec.function_decl()
+        Entry::from_tool::<T>().spec.function_decl()
     }
 }
 
 /// What an entry runs.
-pub type Run = dyn Fn(Value, Call) -> BoxFuture<'static, Result<Reply>> + Send + Sync;
+pub type RunFn = dyn Fn(Value, Call) -> BoxFuture<'static, Result<Reply>> + Send + Sync;
 
 /// A tool as the engine sees it. Cheap to clone.
 #[derive(Clone)]
@@ -121,13 +121,13 @@ pub struct Entry {
     pub spec: Arc<Spec>,
     tool: Option<&'static str>,
     origin: Option<Arc<str>>,
-    run: Arc<Run>,
+    run: Arc<RunFn>,
 }
 
 impl Entry {
     /// A tool in its own words.
     #[must_use]
-    pub fn of<T: Tool>() -> Self {
+    pub fn from_tool<T: Tool>() -> Self {
         Self::row::<T, T, _>(T::NAME, |output| output)
     }
 
@@ -139,15 +139,15 @@ impl Entry {
         T: Tool + TryFrom<A, Error: Into<Error>>,
         R: Into<Reply> + 'static,
     {
-        let (description, schema) = described::<A>();
+        let (description, schema) = describe_type::<A>();
         let spec = Spec {
             name: name.to_owned(),
             aliases: Vec::new(),
             rule_names: Vec::new(),
             annotations: None,
             description,
-            schema,
-            output: None,
+            input_schema: schema,
+            output_schema: None,
             effects: T::EFFECTS,
             tier: None,
             timeout: T::TIMEOUT,
@@ -157,7 +157,7 @@ impl Entry {
         };
         let entry = Self::dynamic(spec, move |args, call| {
             async move {
-                let args: A = serde_json::from_value(args).map_err(misfit)?;
+                let args: A = serde_json::from_value(args).map_err(invalid_args_error)?;
                 let tool = T::try_from(args).map_err(Into::into)?;
                 Ok(reply(tool.run(&call).await?).into())
             }
@@ -176,44 +176,44 @@ impl Entry {
 
     /// The same tool under another spec.
     #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Spec)) -> Self {
+    pub fn map_spec(mut self, change: impl FnOnce(&mut Spec)) -> Self {
         change(Arc::make_mut(&mut self.spec));
         self
     }
 
     /// The same tool, also called by these names.
     #[must_use]
-    pub fn also(self, names: &[&str]) -> Self {
-        self.with(|spec| spec.aliases.extend(names.iter().map(|name| (*name).to_owned())))
+    pub fn with_aliases(self, names: &[&str]) -> Self {
+        self.map_spec(|spec| spec.aliases.extend(names.iter().map(|name| (*name).to_owned())))
     }
 
     /// The same tool with the shape of the data it answers.
     #[must_use]
-    pub fn answers<O: JsonSchema>(self) -> Self {
-        self.with(|spec| spec.output = Some(described::<O>().1))
+    pub fn with_output_schema<O: JsonSchema>(self) -> Self {
+        self.map_spec(|spec| spec.output_schema = Some(describe_type::<O>().1))
     }
 
     /// The same tool, confined to a capability profile.
     #[must_use]
-    pub fn confined(self, profile: Profile) -> Self {
-        self.with(|spec| spec.profile = Some(profile))
+    pub fn confined(self, profile: CapabilityProfile) -> Self {
+        self.map_spec(|spec| spec.profile = Some(profile))
     }
 
     /// The name of the tool that runs, whatever this dialect calls it; none for one known only at run time.
     #[must_use]
-    pub fn tool(&self) -> Option<&'static str> {
+    pub fn tool_name(&self) -> Option<&'static str> {
         self.tool
     }
 
     /// The same tool, whose answers are the words of a stranger: of this server, of this program.
     #[must_use]
-    pub fn of_stranger(self, name: &str) -> Self {
+    pub fn with_untrusted_origin(self, name: &str) -> Self {
         Self { origin: Some(name.into()), ..self }
     }
 
     /// Whose words its answers are, where they are a stranger's.
     #[must_use]
-    pub fn stranger(&self) -> Option<&str> {
+    pub fn untrusted_origin(&self) -> Option<&str> {
         self.origin.as_deref()
     }
 
@@ -233,7 +233,7 @@ where
 }
 
 /// The doc comment and the schema of a type, in the plain form that every provider takes: nothing by reference.
-fn described<A: JsonSchema>() -> (String, Value) {
+fn describe_type<A: JsonSchema>() -> (String, Value) {
     let settings = SchemaSettings::draft2020_12().with(|it| {
         it.inline_subschemas = true;
         it.meta_schema = None;
@@ -242,7 +242,7 @@ fn described<A: JsonSchema>() -> (String, Value) {
     schema.remove("title");
     let description = schema.remove("description").and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
     let mut schema = Value::from(schema);
-    plain(&mut schema);
+    simplify_schema(&mut schema);
     // Providers refuse an object schema that does not list its properties, even where there are none.
     if let Value::Object(map) = &mut schema
         && map.get("type").is_some_and(|it| it == "object")
@@ -253,7 +253,7 @@ fn described<A: JsonSchema>() -> (String, Value) {
 }
 
 /// Drops what only Rust knows (`format: uint`, `null` beside an optional's type, defaults of null).
-fn plain(schema: &mut Value) {
+fn simplify_schema(schema: &mut Value) {
     if let Value::Object(map) = schema {
         map.remove("format");
         if map.get("default").is_some_and(Value::is_null) {
@@ -292,15 +292,18 @@ fn plain(schema: &mut Value) {
         for (key, value) in map {
             match value {
                 // The names in here are parameters, not words of the schema.
-                Value::Object(fields) if key == "properties" => fields.values_mut().for_each(plain),
-                value => plain(value),
+                Value::Object(fields) if key == "properties" => fields.values_mut().for_each(simplify_schema),
+                value => simplify_schema(value),
             }
         }
     } else if let Value::Array(items) = schema {
-        items.iter_mut().for_each(plain);
+        items.iter_mut().for_each(simplify_schema);
     }
 }
 
-fn misfit(error: serde_json::Error) -> Error {
-    Error::InvalidArgs(vec![Problem::Other { path: String::new(), text: format!("the arguments do not fit: {error}") }])
+fn invalid_args_error(error: serde_json::Error) -> Error {
+    Error::InvalidArgs(vec![ArgumentProblem::Other {
+        path: String::new(),
+        text: format!("the arguments do not fit: {error}"),
+    }])
 }

@@ -13,13 +13,13 @@ pub enum Error {
     #[error("{0}")]
     UnknownTool(String),
     /// The arguments do not fit: every problem at once.
-    #[error("{}", Problems(.0))]
-    InvalidArgs(Vec<Problem>),
+    #[error("{}", ProblemList(.0))]
+    InvalidArgs(Vec<ArgumentProblem>),
     /// A gate or policy said no; the text says what to do instead.
     #[error("{0}")]
     Denied(String),
     /// The call ran out of time.
-    #[error("timed out after {}", Seconds(*.0))]
+    #[error("timed out after {}", SecondsDisplay(*.0))]
     Timeout(Duration),
     /// The caller gave up on it.
     #[error("cancelled")]
@@ -30,7 +30,7 @@ pub enum Error {
         /// The path as the model knows it.
         path: String,
         /// What is the matter.
-        fault: FileFault,
+        fault: FileErrorKind,
     },
     /// The lease that the write carried is stale: another owner has claimed the key since. Stop at once, write nothing
     /// more, and read the present state before a new claim.
@@ -79,12 +79,12 @@ impl Error {
     }
 
     /// One argument does not fit.
-    pub fn argument(path: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::InvalidArgs(vec![Problem::Other { path: path.into(), text: text.into() }])
+    pub fn invalid_argument(path: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::InvalidArgs(vec![ArgumentProblem::Other { path: path.into(), text: text.into() }])
     }
 
     /// Something is the matter with a file.
-    pub fn file(path: impl fmt::Display, fault: FileFault) -> Self {
+    pub fn file(path: impl fmt::Display, fault: FileErrorKind) -> Self {
         Self::File { path: path.to_string(), fault }
     }
 }
@@ -112,7 +112,7 @@ impl From<Infallible> for Error {
 
 /// What can be the matter with a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FileFault {
+pub enum FileErrorKind {
     /// Nothing there; names nearby that look like it, if any.
     Missing {
         /// Existing paths that look like the one asked for.
@@ -149,7 +149,7 @@ pub enum FileFault {
     Other(String),
 }
 
-impl fmt::Display for FileFault {
+impl fmt::Display for FileErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { near } if near.is_empty() => f.write_str("no such file or folder"),
@@ -176,7 +176,7 @@ impl fmt::Display for FileFault {
 
 /// One thing that is wrong with the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum ArgumentProblem {
     /// A required parameter is not there.
     Missing {
         /// Path of the parameter (`questions[0].header`).
@@ -185,7 +185,7 @@ pub enum Problem {
         wanted: String,
     },
     /// A value of the wrong type or out of its range.
-    Misfit {
+    Mismatch {
         /// Path of the parameter.
         path: String,
         /// What is wanted.
@@ -209,12 +209,12 @@ pub enum Problem {
     },
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ArgumentProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { path, wanted } if wanted.is_empty() => write!(f, "missing required parameter \"{path}\""),
             Self::Missing { path, wanted } => write!(f, "missing required parameter \"{path}\" ({wanted})"),
-            Self::Misfit { path, wanted, sent } => write!(f, "parameter \"{path}\" must be {wanted}, not {sent}"),
+            Self::Mismatch { path, wanted, sent } => write!(f, "parameter \"{path}\" must be {wanted}, not {sent}"),
             Self::Unknown { path, near: None } => write!(f, "unknown parameter \"{path}\""),
             Self::Unknown { path, near: Some(near) } => {
                 write!(f, "unknown parameter \"{path}\"; did you mean \"{near}\"?")
@@ -225,9 +225,9 @@ impl fmt::Display for Problem {
     }
 }
 
-struct Problems<'a>(&'a [Problem]);
+struct ProblemList<'a>(&'a [ArgumentProblem]);
 
-impl fmt::Display for Problems<'_> {
+impl fmt::Display for ProblemList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, problem) in self.0.iter().enumerate() {
             if at > 0 {
@@ -239,9 +239,9 @@ impl fmt::Display for Problems<'_> {
     }
 }
 
-struct Seconds(Duration);
+struct SecondsDisplay(Duration);
 
-impl fmt::Display for Seconds {
+impl fmt::Display for SecondsDisplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.subsec_millis() {
             0 => write!(f, "{} s", self.0.as_secs()),

@@ -7,29 +7,29 @@ use serde::Serialize;
 
 /// Fields of an object while they are written, one after another.
 #[derive(Debug)]
-pub struct Fields(Vec<u8>);
+pub struct ObjectWriter(Vec<u8>);
 
-impl Fields {
+impl ObjectWriter {
     /// An object that has no fields yet, after some bytes that stand before it.
     #[must_use]
-    pub fn after(mut bytes: Vec<u8>) -> Self {
+    pub fn with_prefix(mut bytes: Vec<u8>) -> Self {
         bytes.push(b'{');
         Self(bytes)
     }
 
     /// A text.
     #[must_use]
-    pub fn text(mut self, key: &'static str, text: &str) -> Self {
+    pub fn string(mut self, key: &'static str, text: &str) -> Self {
         self.key(key);
-        push_text(&mut self.0, text);
+        push_json_string(&mut self.0, text);
         self
     }
 
     /// A text, if there is one.
     #[must_use]
-    pub fn perhaps(self, key: &'static str, text: Option<&str>) -> Self {
+    pub fn optional_string(self, key: &'static str, text: Option<&str>) -> Self {
         match text {
-            Some(text) => self.text(key, text),
+            Some(text) => self.string(key, text),
             None => self,
         }
     }
@@ -44,7 +44,7 @@ impl Fields {
 
     /// Something that is written by `write`, which gets the bytes so far and gives them back with its JSON.
     #[must_use]
-    pub fn nested(mut self, key: &'static str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
+    pub fn raw_with(mut self, key: &'static str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
         self.key(key);
         Self(write(self.0))
     }
@@ -63,14 +63,14 @@ impl Fields {
 
     /// The whole object.
     #[must_use]
-    pub fn done(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         self.0.push(b'}');
         self.0
     }
 
     /// Names of fields are written in the source, and need no escapes.
     fn key(&mut self, key: &'static str) {
-        debug_assert_eq!(plain_bytes(key.as_bytes()), key.len(), "{key}");
+        debug_assert_eq!(unescaped_prefix_len(key.as_bytes()), key.len(), "{key}");
         self.0.reserve(key.len() + 4);
         if self.0.last() != Some(&b'{') {
             self.0.push(b',');
@@ -82,13 +82,13 @@ impl Fields {
 }
 
 /// Writes a text as JSON has it, in quotes.
-pub fn push_text(out: &mut Vec<u8>, text: &str) {
+pub fn push_json_string(out: &mut Vec<u8>, text: &str) {
     // Ordinary text has an escape or two in a line.
     out.reserve(text.len() + text.len() / 16 + 16);
     out.push(b'"');
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
-        let plain = plain_bytes(rest);
+        let plain = unescaped_prefix_len(rest);
         out.extend_from_slice(&rest[..plain]);
         let Some(byte) = rest.get(plain) else { break };
         match byte {
@@ -113,7 +113,7 @@ pub fn push_text(out: &mut Vec<u8>, text: &str) {
 /// How many bytes stand as they are, from the first on: all up to a quote, a backslash or a control character. Blocks
 /// without any of those are passed over whole, then eight bytes at a time: the lowest bit that is set in `found` belongs to
 /// the first of those.
-fn plain_bytes(text: &[u8]) -> usize {
+fn unescaped_prefix_len(text: &[u8]) -> usize {
     let strange = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
     // Without a way out in the middle, for then a compiler looks at many bytes at once.
     let is_plain = |block: &&[u8; 32]| !block.iter().fold(false, |found, byte| found | strange(byte));
@@ -142,22 +142,22 @@ mod tests {
 
     #[test]
     fn fields_follow_one_another() {
-        let bytes = Fields::after(b"x=".to_vec())
-            .text("a", "1\n")
-            .perhaps("none", None)
-            .perhaps("b", Some(""))
+        let bytes = ObjectWriter::with_prefix(b"x=".to_vec())
+            .string("a", "1\n")
+            .optional_string("none", None)
+            .optional_string("b", Some(""))
             .raw("c", b"[true]")
             .value("d", &Some(1.5))
-            .done();
+            .finish();
         assert_eq!(String::from_utf8(bytes).unwrap(), r#"x={"a":"1\n","b":"","c":[true],"d":1.5}"#);
-        assert_eq!(Fields::after(Vec::new()).done(), b"{}");
+        assert_eq!(ObjectWriter::with_prefix(Vec::new()).finish(), b"{}");
     }
 
     proptest! {
         #[test]
         fn a_text_is_written_as_others_write_it(text in "(\\PC|[\\x00-\\x1f\"\\\\é☃]|[a-z]{20,50}){0,40}") {
             let mut bytes = Vec::new();
-            push_text(&mut bytes, &text);
+            push_json_string(&mut bytes, &text);
             prop_assert_eq!(String::from_utf8(bytes).unwrap(), serde_json::to_string(&text).unwrap());
         }
     }

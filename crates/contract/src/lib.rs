@@ -31,22 +31,24 @@ mod user_name;
 
 pub use access::{AccessFn, AccessRequest, CommandLine, RequestedCommand};
 pub use agent_type::AgentType;
-pub use call::{Call, Errand, Ports, Progress, Remarks, Session};
+pub use call::{Call, Ports, ProgressFn, Remarks, Session, TaskContext};
 pub use effects::{Annotations, Effects, SideEffect, Tier};
-pub use entry::{Entry, FunctionDecl, Run, Spec};
-pub use error::{Error, FileFault, Problem, Result};
+pub use entry::{Entry, FunctionDecl, RunFn, Spec};
+pub use error::{ArgumentProblem, Error, FileErrorKind, Result};
 pub use events::Event;
 pub use fold::is_same_name;
 pub use invisible::{Invisible, InvisibleScan, invisible};
 pub use mime::sniff_mime;
 pub use names::{PatternPurpose, fold_name, name_matches, underscored};
-pub use nearest::nearest;
-pub use paths::{Access, Glob, GlobReach, PathRule, PathRules, Reading, Rights, Root, RuleScope, SafePath, Workspace};
-pub use patience::{is_patient, patiently};
+pub use nearest::closest_names;
+pub use paths::{
+    Access, GlobReach, PathGlob, PathRule, PathRules, PathStyle, Root, RootPermission, RuleScope, SafePath, Workspace,
+};
+pub use patience::{allow_blocking, is_blocking_allowed};
 pub use ports::{Port, PortSet};
-pub use profile::Profile;
+pub use profile::CapabilityProfile;
 pub use project_files::{PROJECT_FILES, ProjectFile};
-pub use reply::{Cut, Form, Keep, Media, Refusal, Reply, SavedText};
+pub use reply::{Media, Refusal, Reply, ReplyFormat, SavedText, TruncateSide, Truncation};
 pub use taint::{Fence, Origin, Taint};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;

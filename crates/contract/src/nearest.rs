@@ -3,17 +3,17 @@
 /// The names that look most like `wanted`, nearest first, at most three.
 ///
 /// Case, `_` and `-` count for little; a name that contains the other counts as near.
-pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let plain = fold(wanted);
+pub fn closest_names<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let plain = normalize_name(wanted);
     if plain.is_empty() {
         return Vec::new();
     }
     let mut near: Vec<(usize, &str)> = names
         .into_iter()
         .filter_map(|name| {
-            let other = fold(name);
+            let other = normalize_name(name);
             let contains = other.len() >= 3 && plain.len() >= 3 && (plain.contains(&other) || other.contains(&plain));
-            let steps = distance(&plain, &other);
+            let steps = edit_distance(&plain, &other);
             let allowed = plain.chars().count().max(other.chars().count()) / 3;
             if plain == other {
                 Some((0, name))
@@ -30,12 +30,12 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Ve
     near.into_iter().map(|(_, name)| name).take(3).collect()
 }
 
-fn fold(name: &str) -> String {
+fn normalize_name(name: &str) -> String {
     name.chars().filter(|it| !matches!(it, '_' | '-' | ' ')).flat_map(char::to_lowercase).take(200).collect()
 }
 
 /// Edits between two words, with a swap of neighbours as one.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = [vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1]];
     for i in 1..=a.len() {
@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn finds_what_was_meant() {
         let names = ["Read", "Write", "Edit", "Bash", "WebFetch", "file_path"];
-        assert_eq!(nearest("raed", names), ["Read"]);
-        assert_eq!(nearest("filePath", names), ["file_path"]);
-        assert_eq!(nearest("web_fetch", names), ["WebFetch"]);
-        assert_eq!(nearest("zzz", names), [""; 0]);
+        assert_eq!(closest_names("raed", names), ["Read"]);
+        assert_eq!(closest_names("filePath", names), ["file_path"]);
+        assert_eq!(closest_names("web_fetch", names), ["WebFetch"]);
+        assert_eq!(closest_names("zzz", names), [""; 0]);
     }
 }

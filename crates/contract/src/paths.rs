@@ -16,7 +16,7 @@ use crate::{
 
 /// How a dialect's model writes paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reading {
+pub enum PathStyle {
     /// Absolute or relative to the workspace (000, 002).
     #[default]
     Relative,
@@ -28,7 +28,7 @@ pub enum Reading {
 
 /// What may be done beneath a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Rights {
+pub enum RootPermission {
     /// Look only.
     Read,
     /// Look and change.
@@ -54,25 +54,25 @@ pub struct Root {
     /// Other spellings of the folder that the user gave, such as a path through a symbolic link.
     pub also: Vec<PathBuf>,
     /// What may be done in it.
-    pub rights: Rights,
+    pub rights: RootPermission,
 }
 
 impl Root {
     /// A root that may be read and changed.
     #[must_use]
     pub fn writable(dir: impl Into<PathBuf>) -> Self {
-        Self { name: None, dir: dir.into(), also: Vec::new(), rights: Rights::Write }
+        Self { name: None, dir: dir.into(), also: Vec::new(), rights: RootPermission::Write }
     }
 
     /// A root that may only be read.
     #[must_use]
     pub fn readable(dir: impl Into<PathBuf>) -> Self {
-        Self { rights: Rights::Read, ..Self::writable(dir) }
+        Self { rights: RootPermission::Read, ..Self::writable(dir) }
     }
 
     /// The same root under a virtual name.
     #[must_use]
-    pub fn named(self, name: impl Into<String>) -> Self {
+    pub fn with_name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
 }
@@ -82,31 +82,31 @@ impl Root {
 pub struct Workspace {
     roots: Vec<Arc<Root>>,
     rules: Arc<PathRules>,
-    reading: Reading,
+    path_style: PathStyle,
 }
 
 impl Workspace {
     /// A workspace over these roots; the first is where relative paths start.
     #[must_use]
-    pub fn new(roots: impl IntoIterator<Item = Root>, rules: PathRules, reading: Reading) -> Self {
+    pub fn new(roots: impl IntoIterator<Item = Root>, rules: PathRules, reading: PathStyle) -> Self {
         let roots = roots.into_iter().map(Arc::new).collect();
-        Self { roots, rules: Arc::new(rules), reading }
+        Self { roots, rules: Arc::new(rules), path_style: reading }
     }
 
     /// The same workspace with these folders of its first root in that root's place, and why some of them are not. They
     /// are absolute and without symbolic links. It never becomes larger. Folders that lie outside, and folders that may
     /// not become a root, change nothing: the workspace is the operator's setting, and its rules still hold.
     #[must_use]
-    pub fn narrowed(&self, folders: &[PathBuf]) -> (Self, Vec<String>) {
+    pub fn narrow_to(&self, folders: &[PathBuf]) -> (Self, Vec<String>) {
         let Some(first) = self.roots.first() else { return (self.clone(), Vec::new()) };
         if folders.iter().any(|folder| first.dir.starts_with(folder)) {
             return (self.clone(), Vec::new());
         }
         let (mut inside, mut ignored) = (Vec::<&Path>::new(), Vec::new());
         for folder in folders {
-            match self.narrows(first, folder) {
+            match self.narrowable_path(first, folder) {
                 Ok(relative) => inside.push(relative),
-                Err(why) => ignored.push(format!("{}: {why}", show(folder))),
+                Err(why) => ignored.push(format!("{}: {why}", escape_path(folder))),
             }
         }
         inside.sort_by_key(|relative| relative.components().count());
@@ -121,7 +121,7 @@ impl Workspace {
         }
         let mut rules = PathRules::clone(&self.rules);
         for area in &areas {
-            rules.add_beneath(area);
+            rules.add_relative_to(area);
         }
         let roots = areas.iter().enumerate().map(|(at, area)| {
             let name = first.name.as_ref().map(|name| if at == 0 { name.clone() } else { format!("{name}{}", at + 1) });
@@ -133,15 +133,15 @@ impl Workspace {
     }
 
     /// Where a folder lies beneath the first root, if that may become a root of its own.
-    fn narrows<'a>(&self, first: &Arc<Root>, folder: &'a Path) -> Result<&'a Path, &'static str> {
+    fn narrowable_path<'a>(&self, first: &Arc<Root>, folder: &'a Path) -> Result<&'a Path, &'static str> {
         let relative = folder.strip_prefix(&first.dir).map_err(|_| "outside the workspace")?;
-        let access = if first.rights == Rights::Write { Access::Write } else { Access::Read };
-        if self.safe(first, relative.to_owned(), access).is_err() {
+        let access = if first.rights == RootPermission::Write { Access::Write } else { Access::Read };
+        if self.safe_path(first, relative.to_owned(), access).is_err() {
             return Err("may not be used here");
         }
         // Walls know protected places by their path from the root; with another root they would not find them.
         let hides =
-            self.rules.rests(relative).any(|(rule, _)| rule.denies == Access::Write && !rule.scope.binds_commands);
+            self.rules.remainders(relative).any(|(rule, _)| rule.denies == Access::Write && !rule.scope.binds_commands);
         if hides || self.roots.iter().skip(1).any(|other| other.dir.starts_with(folder)) {
             return Err("protected places are in it");
         }
@@ -167,70 +167,70 @@ impl Workspace {
 
     /// How paths are written.
     #[must_use]
-    pub fn reading(&self) -> Reading {
-        self.reading
+    pub fn path_style(&self) -> PathStyle {
+        self.path_style
     }
 
     /// The top of the first root.
-    pub fn top(&self, access: Access) -> Result<SafePath> {
+    pub fn primary_root(&self, access: Access) -> Result<SafePath> {
         let root = self.roots.first().ok_or_else(|| Error::denied("this session has no workspace"))?;
-        self.safe(root, PathBuf::new(), access)
+        self.safe_path(root, PathBuf::new(), access)
     }
 
     /// A place beneath one of the roots, named by the root's folder: what another machine was told of a path.
-    pub fn at(&self, root: &Path, relative: impl Into<PathBuf>, access: Access) -> Result<SafePath> {
+    pub fn resolve_in_root(&self, root: &Path, relative: impl Into<PathBuf>, access: Access) -> Result<SafePath> {
         let relative = relative.into();
         let known = self.roots.iter().find(|it| it.dir == root).map(|it| (it, PathBuf::new()));
         // A session that was narrowed has a folder of ours for a root.
-        let (root, above) = known.or_else(|| self.real_root(root)).ok_or_else(|| self.outside(root))?;
+        let (root, above) = known.or_else(|| self.real_root(root)).ok_or_else(|| self.outside_error(root))?;
         if above.components().chain(relative.components()).any(|part| !matches!(part, Component::Normal(_))) {
-            return Err(self.outside(&relative));
+            return Err(self.outside_error(&relative));
         }
         let relative = if above.as_os_str().is_empty() { relative } else { above.join(relative) };
-        self.safe(root, relative, access)
+        self.safe_path(root, relative, access)
     }
 
     /// Turns what a model wrote into a path inside a root, or says why not and what to write instead.
     pub fn check(&self, path: &Path, access: Access, from: Option<&SafePath>) -> Result<SafePath> {
-        sane(path)?;
+        validate_path_text(path)?;
         if path.is_relative() {
             return self.relative(path, access, from);
         }
-        let clean = lexical(path);
-        let (root, rest) = match self.reading {
-            Reading::Virtual => self.virtual_root(&clean),
-            Reading::Relative | Reading::Absolute => self.real_root(&clean),
+        let clean = normalize_lexically(path);
+        let (root, rest) = match self.path_style {
+            PathStyle::Virtual => self.virtual_root(&clean),
+            PathStyle::Relative | PathStyle::Absolute => self.real_root(&clean),
         }
-        .ok_or_else(|| self.outside(path))?;
-        self.safe(root, rest, access)
+        .ok_or_else(|| self.outside_error(path))?;
+        self.safe_path(root, rest, access)
     }
 
     /// How the model knows a path of this machine: by its root where it lies beneath one, else as it is.
-    pub fn shown(&self, path: &Path) -> String {
-        let known = self.real_root(path).and_then(|(root, rest)| self.safe(root, rest, Access::Read).ok());
-        known.map_or_else(|| show(path), |path| path.to_string())
+    pub fn display_path(&self, path: &Path) -> String {
+        let known = self.real_root(path).and_then(|(root, rest)| self.safe_path(root, rest, Access::Read).ok());
+        known.map_or_else(|| escape_path(path), |path| path.to_string())
     }
 
     fn relative(&self, path: &Path, access: Access, from: Option<&SafePath>) -> Result<SafePath> {
-        let top = self.top(Access::Read)?;
+        let top = self.primary_root(Access::Read)?;
         let from = from.unwrap_or(&top);
-        if self.reading == Reading::Absolute {
-            let whole = lexical(&from.root.dir.join(&from.relative).join(path));
+        if self.path_style == PathStyle::Absolute {
+            let whole = normalize_lexically(&from.root.dir.join(&from.relative).join(path));
             return Err(Error::failed(format!(
                 "{} is a relative path; give the absolute one, such as {}",
-                show(path),
-                show(&whole)
+                escape_path(path),
+                escape_path(&whole)
             )));
         }
         let mut rest = from.relative.clone();
         for part in path.components() {
             match part {
-                Component::ParentDir if !rest.pop() => return Err(self.outside(path)),
+                Component::ParentDir if !rest.pop() => return Err(self.outside_error(path)),
                 Component::Normal(name) => rest.push(name),
                 _ => {}
             }
         }
-        self.safe(&from.root, rest, access)
+        self.safe_path(&from.root, rest, access)
     }
 
     fn virtual_root(&self, clean: &Path) -> Option<(&Arc<Root>, PathBuf)> {
@@ -249,58 +249,62 @@ impl Workspace {
             .map(|(root, _, rest)| (root, rest.to_owned()))
     }
 
-    fn safe(&self, root: &Arc<Root>, relative: PathBuf, access: Access) -> Result<SafePath> {
+    fn safe_path(&self, root: &Arc<Root>, relative: PathBuf, access: Access) -> Result<SafePath> {
         let primary = self.roots.first().is_some_and(|first| Arc::ptr_eq(first, root));
         let path = SafePath {
             root: root.clone(),
             relative,
             access,
             rules: self.rules.clone(),
-            reading: self.reading,
+            path_style: self.path_style,
             primary,
         };
-        if access == Access::Write && root.rights == Rights::Read {
+        if access == Access::Write && root.rights == RootPermission::Read {
             return Err(Error::denied(format!(
                 "{path} is in a read-only root; write to {} instead",
                 self.writable_roots()
             )));
         }
-        path.judge(&path.relative)?;
+        path.check_rules(&path.relative)?;
         Ok(path)
     }
 
-    fn outside(&self, path: &Path) -> Error {
-        let roots: Vec<_> = self.roots.iter().map(|root| self.shown_root(root)).collect();
+    fn outside_error(&self, path: &Path) -> Error {
+        let roots: Vec<_> = self.roots.iter().map(|root| self.display_root(root)).collect();
         Error::denied(format!(
             "{} is outside the workspace; paths must be beneath {}",
-            show(path),
+            escape_path(path),
             if roots.is_empty() { "a root, and this session has none".to_owned() } else { roots.join(", ") }
         ))
     }
 
     fn writable_roots(&self) -> String {
-        let roots: Vec<_> =
-            self.roots.iter().filter(|root| root.rights == Rights::Write).map(|root| self.shown_root(root)).collect();
+        let roots: Vec<_> = self
+            .roots
+            .iter()
+            .filter(|root| root.rights == RootPermission::Write)
+            .map(|root| self.display_root(root))
+            .collect();
         if roots.is_empty() { "another session's workspace".to_owned() } else { roots.join(", ") }
     }
 
     /// Whether a root is the vault: commands do not see it, and `vault_copyto` is the only tool that copies from it.
     #[must_use]
     pub fn is_vault(&self, root: &Root) -> bool {
-        is_vault(self.reading, root)
+        is_vault(self.path_style, root)
     }
 
-    fn shown_root(&self, root: &Root) -> String {
-        match (self.reading, &root.name) {
-            (Reading::Virtual, Some(name)) => format!("/{name}"),
-            _ => show(&root.dir),
+    fn display_root(&self, root: &Root) -> String {
+        match (self.path_style, &root.name) {
+            (PathStyle::Virtual, Some(name)) => format!("/{name}"),
+            _ => escape_path(&root.dir),
         }
     }
 }
 
 /// Only dialects with virtual roots have a vault; elsewhere a root may happen to have this name.
-fn is_vault(reading: Reading, root: &Root) -> bool {
-    reading == Reading::Virtual && root.name.as_deref() == Some("vault")
+fn is_vault(reading: PathStyle, root: &Root) -> bool {
+    reading == PathStyle::Virtual && root.name.as_deref() == Some("vault")
 }
 
 /// A path that has passed the rules. Only a [`Workspace`] makes one, so no tool can forget to ask.
@@ -313,7 +317,7 @@ pub struct SafePath {
     relative: PathBuf,
     access: Access,
     rules: Arc<PathRules>,
-    reading: Reading,
+    path_style: PathStyle,
     primary: bool,
 }
 
@@ -327,7 +331,7 @@ impl SafePath {
     /// Whether its root is the vault, which commands do not see.
     #[must_use]
     pub fn is_in_vault(&self) -> bool {
-        is_vault(self.reading, &self.root)
+        is_vault(self.path_style, &self.root)
     }
 
     /// The path beneath the root: clean, without `..`, empty for the root itself.
@@ -344,7 +348,7 @@ impl SafePath {
 
     /// The path on the host: the root's folder and the rest. For messages to the operator and for mounts, not for opening.
     #[must_use]
-    pub fn on_host(&self) -> PathBuf {
+    pub fn host_path(&self) -> PathBuf {
         if self.relative.as_os_str().is_empty() { self.root.dir.clone() } else { self.root.dir.join(&self.relative) }
     }
 
@@ -355,10 +359,10 @@ impl SafePath {
     }
 
     /// Whether the rules allow this path's use at another place beneath the same root: where a link led, or a child.
-    pub fn judge(&self, real: &Path) -> Result<()> {
+    pub fn check_rules(&self, real: &Path) -> Result<()> {
         match self.rules.find(real, Some(self.at(real)), self.access, Purpose::Named) {
             None => Ok(()),
-            Some(why) => Err(Error::denied(format!("{}: {why}", self.shown(real)))),
+            Some(why) => Err(Error::denied(format!("{}: {why}", self.display_relative(real)))),
         }
     }
 
@@ -369,39 +373,39 @@ impl SafePath {
     }
 
     /// The rules about commands whose patterns can match beneath this path's root, as patterns from there.
-    pub fn command_rules(&self) -> impl Iterator<Item = (Glob, Access)> {
-        let root = folded(&self.root.dir);
+    pub fn command_rules(&self) -> impl Iterator<Item = (PathGlob, Access)> {
+        let root = normalize_components(&self.root.dir);
         self.rules.iter().filter(|rule| rule.scope.binds_commands).flat_map(move |rule| {
-            let globs = if rule.scope.is_absolute { rule.glob.rests(&root) } else { vec![rule.glob.0.clone()] };
-            globs.into_iter().map(|glob| (Glob(glob), rule.denies)).collect::<Vec<_>>()
+            let globs = if rule.scope.is_absolute { rule.glob.remainders(&root) } else { vec![rule.glob.0.clone()] };
+            globs.into_iter().map(|glob| (PathGlob(glob), rule.denies)).collect::<Vec<_>>()
         })
     }
 
     fn at<'a>(&'a self, relative: &'a Path) -> RulePath<'a> {
-        RulePath { root: &self.root, reading: self.reading, relative }
+        RulePath { root: &self.root, reading: self.path_style, relative }
     }
 
     /// A path beneath the same root that a host found (by listing or walking), with the rules asked again.
-    pub fn beside(&self, relative: impl Into<PathBuf>, access: Access) -> Result<SafePath> {
+    pub fn in_same_root(&self, relative: impl Into<PathBuf>, access: Access) -> Result<SafePath> {
         let path = Self { relative: relative.into(), access, ..self.clone() };
-        if access == Access::Write && path.root.rights == Rights::Read {
+        if access == Access::Write && path.root.rights == RootPermission::Read {
             return Err(Error::denied(format!("{path} is in a read-only root")));
         }
-        path.judge(&path.relative)?;
+        path.check_rules(&path.relative)?;
         Ok(path)
     }
 
     /// How the model knows a path beneath this one's root.
     #[must_use]
-    pub fn shown(&self, relative: &Path) -> String {
+    pub fn display_relative(&self, relative: &Path) -> String {
         let empty = relative.as_os_str().is_empty();
-        match (self.reading, &self.root.name) {
-            (Reading::Virtual, Some(name)) if empty => format!("/{name}"),
-            (Reading::Virtual, Some(name)) => format!("/{name}/{}", show(relative)),
-            (Reading::Relative, _) if self.primary && empty => ".".to_owned(),
-            (Reading::Relative, _) if self.primary => show(relative),
-            _ if empty => show(&self.root.dir),
-            _ => show(&self.root.dir.join(relative)),
+        match (self.path_style, &self.root.name) {
+            (PathStyle::Virtual, Some(name)) if empty => format!("/{name}"),
+            (PathStyle::Virtual, Some(name)) => format!("/{name}/{}", escape_path(relative)),
+            (PathStyle::Relative, _) if self.primary && empty => ".".to_owned(),
+            (PathStyle::Relative, _) if self.primary => escape_path(relative),
+            _ if empty => escape_path(&self.root.dir),
+            _ => escape_path(&self.root.dir.join(relative)),
         }
     }
 }
@@ -409,7 +413,7 @@ impl SafePath {
 /// The path as the model knows it, with control characters made visible.
 impl fmt::Display for SafePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown(&self.relative))
+        f.write_str(&self.display_relative(&self.relative))
     }
 }
 
@@ -427,7 +431,7 @@ pub struct PathRules(Vec<PathRule>);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathRule {
     /// Which paths.
-    pub glob: Glob,
+    pub glob: PathGlob,
     /// What is refused: `Write` refuses changes, `Read` refuses both.
     pub denies: Access,
     /// Why, and what to do, for the model: "is protected; ask the user to change it".
@@ -450,7 +454,7 @@ pub struct RuleScope {
 impl PathRule {
     /// A rule for file tools, with a pattern from the top of each root.
     #[must_use]
-    pub fn new(glob: Glob, denies: Access, why: impl Into<String>) -> Self {
+    pub fn new(glob: PathGlob, denies: Access, why: impl Into<String>) -> Self {
         Self { glob, denies, why: why.into(), scope: RuleScope::default() }
     }
 
@@ -465,7 +469,7 @@ impl PathRule {
 #[derive(Clone, Copy, Debug)]
 struct RulePath<'a> {
     root: &'a Root,
-    reading: Reading,
+    reading: PathStyle,
     relative: &'a Path,
 }
 
@@ -482,23 +486,24 @@ impl PathRules {
     }
 
     /// Adds the rules as they read from a folder beneath the root.
-    fn add_beneath(&mut self, folder: &Path) {
-        let more: Vec<PathRule> = self.rests(folder).map(|(rule, glob)| PathRule { glob, ..rule.clone() }).collect();
+    fn add_relative_to(&mut self, folder: &Path) {
+        let more: Vec<PathRule> =
+            self.remainders(folder).map(|(rule, glob)| PathRule { glob, ..rule.clone() }).collect();
         self.0.extend(more);
     }
 
     /// The rules that reach into a folder beneath the root by its own path, and how they read from there.
-    fn rests(&self, folder: &Path) -> impl Iterator<Item = (&PathRule, Glob)> {
-        let inside = folded(folder);
+    fn remainders(&self, folder: &Path) -> impl Iterator<Item = (&PathRule, PathGlob)> {
+        let inside = normalize_components(folder);
         self.0.iter().filter(|rule| !rule.scope.is_absolute).flat_map(move |rule| {
-            let rests = rule.glob.rests(&inside).into_iter().filter(|rest| *rest != rule.glob.0);
-            rests.map(|rest| (rule, Glob(rest))).collect::<Vec<_>>()
+            let rests = rule.glob.remainders(&inside).into_iter().filter(|rest| *rest != rule.glob.0);
+            rests.map(|rest| (rule, PathGlob(rest))).collect::<Vec<_>>()
         })
     }
 
-    /// Why a path beneath a root may not be used so, if it may not. Absolute rules need a root; see [`SafePath::judge`].
+    /// Why a path beneath a root may not be used so, if it may not. Absolute rules need a root; see [`SafePath::check_rules`].
     #[must_use]
-    pub fn denial(&self, relative: &Path, access: Access) -> Option<&str> {
+    pub fn denial_reason(&self, relative: &Path, access: Access) -> Option<&str> {
         self.find(relative, None, access, Purpose::Named)
     }
 
@@ -509,7 +514,7 @@ impl PathRules {
         };
         let mut rules = self.0.iter().filter(holds).peekable();
         rules.peek()?;
-        let parts = folded(relative);
+        let parts = normalize_components(relative);
         let mut whole: Option<Vec<Vec<String>>> = None;
         let covers = |rule: &&PathRule| match (rule.scope.is_absolute, at) {
             (false, _) => rule.glob.covers(&parts),
@@ -532,10 +537,10 @@ enum Purpose {
 impl RulePath<'_> {
     /// The path from `/`: on the machine, and by the name of a virtual root.
     fn whole(&self) -> Vec<Vec<String>> {
-        let rest = folded(self.relative);
-        let from = |top: &Path| folded(top).into_iter().chain(rest.iter().cloned()).collect();
+        let rest = normalize_components(self.relative);
+        let from = |top: &Path| normalize_components(top).into_iter().chain(rest.iter().cloned()).collect();
         let dirs = std::iter::once(&self.root.dir).chain(&self.root.also).map(|dir| from(dir));
-        let name = self.root.name.as_ref().filter(|_| self.reading == Reading::Virtual);
+        let name = self.root.name.as_ref().filter(|_| self.reading == PathStyle::Virtual);
         dirs.chain(name.map(|name| from(Path::new(name)))).collect()
     }
 }
@@ -546,7 +551,7 @@ impl RulePath<'_> {
 /// everything beneath what it matches. Names are compared without case, and spellings that some disk takes for the same name
 /// (`.ｇit`, `GIT~1`) are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Glob(Vec<String>);
+pub struct PathGlob(Vec<String>);
 
 /// How a pattern applies to a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -559,7 +564,7 @@ pub enum GlobReach {
     None,
 }
 
-impl Glob {
+impl PathGlob {
     /// Reads a pattern.
     #[must_use]
     pub fn new(pattern: &str) -> Self {
@@ -574,15 +579,15 @@ impl Glob {
 
     /// The pattern, as it was understood.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn pattern(&self) -> String {
         self.0.join("/")
     }
 
     /// How the pattern applies to a folder beneath the root: to all of it, to something in it, or not at all.
     #[must_use]
     pub fn reach(&self, relative: &Path) -> GlobReach {
-        let parts = folded(relative);
-        let rests = self.rests(&parts);
+        let parts = normalize_components(relative);
+        let rests = self.remainders(&parts);
         if !parts.is_empty() && rests.iter().any(|rest| rest.is_empty() || *rest == ["**"]) {
             GlobReach::Whole
         } else if rests.is_empty() {
@@ -595,7 +600,7 @@ impl Glob {
     /// Whether what the pattern names lies deeper in this folder, as far as the pattern has no wildcards.
     #[must_use]
     pub fn names_something_in(&self, folder: &Path) -> bool {
-        let parts = folded(folder);
+        let parts = normalize_components(folder);
         let head = self.0.iter().take_while(|part| !part.contains(['*', '?'])).count();
         !parts.is_empty() && parts.len() <= head && parts.len() < self.0.len() && self.0.starts_with(&parts)
     }
@@ -603,11 +608,11 @@ impl Glob {
     /// Whether a path beneath the root is matched, or lies beneath one that is.
     #[must_use]
     pub fn matches(&self, relative: &Path) -> bool {
-        self.covers(&folded(relative))
+        self.covers(&normalize_components(relative))
     }
 
     /// What is left of the pattern once a path has led into a folder: nothing if it leads elsewhere.
-    fn rests(&self, inside: &[String]) -> Vec<Vec<String>> {
+    fn remainders(&self, inside: &[String]) -> Vec<Vec<String>> {
         fn walk(pattern: &[String], inside: &[String], into: &mut Vec<Vec<String>>) {
             match (pattern, inside) {
                 (rest, []) => into.push(rest.to_vec()),
@@ -647,11 +652,11 @@ impl Glob {
 
 /// Whether a part of a pattern matches a name, both folded.
 fn is_match(pattern: &str, name: &str) -> bool {
-    wild(pattern.as_bytes(), name.as_bytes()) || is_short_form(pattern, name)
+    wildcard_match(pattern.as_bytes(), name.as_bytes()) || is_short_form(pattern, name)
 }
 
 /// `*` and `?` over bytes, without recursion.
-fn wild(pattern: &[u8], text: &[u8]) -> bool {
+fn wildcard_match(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
         match pattern.get(p) {
@@ -676,7 +681,7 @@ fn wild(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-fn folded(relative: &Path) -> Vec<String> {
+fn normalize_components(relative: &Path) -> Vec<String> {
     relative
         .components()
         .filter_map(|part| match part {
@@ -686,7 +691,7 @@ fn folded(relative: &Path) -> Vec<String> {
         .collect()
 }
 
-fn sane(path: &Path) -> Result<()> {
+fn validate_path_text(path: &Path) -> Result<()> {
     let text = path.to_str().map_or_else(|| path.to_string_lossy(), Cow::Borrowed);
     if text.is_empty() {
         return Err(Error::failed("the path is empty; name a file or folder"));
@@ -697,10 +702,10 @@ fn sane(path: &Path) -> Result<()> {
     if text.bytes().any(|byte| !matches!(byte, b' '..=b'~')) && text.chars().any(char::is_control) {
         return Err(Error::failed(format!(
             "the path {} has control characters in it, which is refused; rename the file with a command first",
-            show(path)
+            escape_path(path)
         )));
     }
-    if let Some(what) = foreign(&text) {
+    if let Some(what) = foreign_path_kind(&text) {
         return Err(Error::failed(format!("{text} is {what}; write the path of a file in the workspace, with `/`")));
     }
     if text == "~" || text.starts_with("~/") {
@@ -710,7 +715,7 @@ fn sane(path: &Path) -> Result<()> {
 }
 
 /// What is no path here, though it is one elsewhere. Taken to the letter it would make folders named `C:` or `file:`.
-fn foreign(text: &str) -> Option<&'static str> {
+fn foreign_path_kind(text: &str) -> Option<&'static str> {
     let drive = text.as_bytes();
     if drive.len() > 2 && drive[0].is_ascii_alphabetic() && drive[1] == b':' && matches!(drive[2], b'\\' | b'/') {
         return Some("a path of Windows");
@@ -724,7 +729,7 @@ fn foreign(text: &str) -> Option<&'static str> {
     is_scheme.then_some("an address, not a path")
 }
 
-fn lexical(path: &Path) -> PathBuf {
+fn normalize_lexically(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_encoded_bytes();
     if !bytes.ends_with(b"/") && !bytes.windows(2).any(|pair| pair == b"//" || pair == b"/.") && bytes.starts_with(b"/")
     {
@@ -753,7 +758,7 @@ fn beneath<'a>(clean: &'a Path, dir: &Path) -> Option<&'a Path> {
 }
 
 /// A path for reading: control characters and bytes that are not UTF-8 made visible.
-fn show(path: &Path) -> String {
+fn escape_path(path: &Path) -> String {
     if let Some(text) = path.to_str().filter(|text| text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
         return text.to_owned();
     }
@@ -776,12 +781,16 @@ fn show(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn workspace(reading: Reading) -> Workspace {
-        let rules = PathRules::new([PathRule::new(Glob::new(".git/config"), Access::Write, "is protected")]);
-        Workspace::new([Root::writable("/w/proj").named("shared"), Root::readable("/v").named("vault")], rules, reading)
+    fn workspace(reading: PathStyle) -> Workspace {
+        let rules = PathRules::new([PathRule::new(PathGlob::new(".git/config"), Access::Write, "is protected")]);
+        Workspace::new(
+            [Root::writable("/w/proj").with_name("shared"), Root::readable("/v").with_name("vault")],
+            rules,
+            reading,
+        )
     }
 
-    fn seen(reading: Reading, path: &str, access: Access) -> String {
+    fn seen(reading: PathStyle, path: &str, access: Access) -> String {
         match workspace(reading).check(Path::new(path), access, None) {
             Ok(path) => path.to_string(),
             Err(error) => error.to_string(),
@@ -790,12 +799,12 @@ mod tests {
 
     #[test]
     fn three_ways_to_write_one_path() {
-        assert_eq!(seen(Reading::Relative, "a/./b/../c", Access::Read), "a/c");
-        assert_eq!(seen(Reading::Relative, "/w/proj/a", Access::Read), "a");
-        assert_eq!(seen(Reading::Absolute, "/w/proj/a", Access::Read), "/w/proj/a");
-        assert_eq!(seen(Reading::Virtual, "/shared/a", Access::Read), "/shared/a");
+        assert_eq!(seen(PathStyle::Relative, "a/./b/../c", Access::Read), "a/c");
+        assert_eq!(seen(PathStyle::Relative, "/w/proj/a", Access::Read), "a");
+        assert_eq!(seen(PathStyle::Absolute, "/w/proj/a", Access::Read), "/w/proj/a");
+        assert_eq!(seen(PathStyle::Virtual, "/shared/a", Access::Read), "/shared/a");
         assert_eq!(
-            seen(Reading::Absolute, "a", Access::Read),
+            seen(PathStyle::Absolute, "a", Access::Read),
             "a is a relative path; give the absolute one, such as /w/proj/a"
         );
     }
@@ -803,21 +812,21 @@ mod tests {
     #[test]
     fn paths_of_other_systems_are_refused_with_what_to_write() {
         let advice = "write the path of a file in the workspace, with `/`";
-        for reading in [Reading::Relative, Reading::Absolute, Reading::Virtual] {
+        for reading in [PathStyle::Relative, PathStyle::Absolute, PathStyle::Virtual] {
             for path in [r"C:\Users\me\a.txt", "c:/x/y.txt"] {
                 assert_eq!(seen(reading, path, Access::Write), format!("{path} is a path of Windows; {advice}"));
             }
             let path = "file:///w/proj/a";
             assert_eq!(seen(reading, path, Access::Read), format!("{path} is an address, not a path; {advice}"));
         }
-        assert_eq!(seen(Reading::Relative, "a:12", Access::Read), "a:12");
-        assert_eq!(seen(Reading::Relative, "x/ab://c", Access::Read), "x/ab:/c");
+        assert_eq!(seen(PathStyle::Relative, "a:12", Access::Read), "a:12");
+        assert_eq!(seen(PathStyle::Relative, "x/ab://c", Access::Read), "x/ab:/c");
     }
 
     #[test]
     fn a_neighbour_with_the_same_prefix_is_outside() {
         for path in ["/w/proj-evil/x", "../x", "a/../../x", "/w/proj/../x", "/etc/passwd"] {
-            let text = seen(Reading::Relative, path, Access::Read);
+            let text = seen(PathStyle::Relative, path, Access::Read);
             assert!(text.contains("outside the workspace"), "{path}: {text}");
         }
     }
@@ -825,25 +834,25 @@ mod tests {
     #[test]
     fn protected_in_every_spelling() {
         for path in [".git/config", ".GIT/Config", "./.git//config"] {
-            assert!(seen(Reading::Relative, path, Access::Write).ends_with("is protected"), "{path}");
+            assert!(seen(PathStyle::Relative, path, Access::Write).ends_with("is protected"), "{path}");
         }
-        assert_eq!(seen(Reading::Relative, ".git/config", Access::Read), ".git/config");
-        assert_eq!(seen(Reading::Relative, ".git/config.d", Access::Write), ".git/config.d");
+        assert_eq!(seen(PathStyle::Relative, ".git/config", Access::Read), ".git/config");
+        assert_eq!(seen(PathStyle::Relative, ".git/config.d", Access::Write), ".git/config.d");
     }
 
     #[test]
     fn other_letters_for_the_same_name_are_protected_too() {
-        let glob = Glob::new("**/.caf\u{e9}s/mask");
+        let glob = PathGlob::new("**/.caf\u{e9}s/mask");
         for path in
             [".caf\u{e9}s/mask", ".cafe\u{301}s/MAS\u{212a}", ".CAF\u{c9}\u{17f}/mask", ".cafe\u{301}s. /mask..."]
         {
             assert!(glob.matches(Path::new(path)), "{path}");
         }
         assert!(!glob.matches(Path::new(".cafes/mask")));
-        assert!(seen(Reading::Relative, ".git./config. .", Access::Write).ends_with("is protected"));
+        assert!(seen(PathStyle::Relative, ".git./config. .", Access::Write).ends_with("is protected"));
         // A name that only other systems reserve, and one of dots alone, are names.
-        assert_eq!(seen(Reading::Relative, "CON", Access::Write), "CON");
-        assert_eq!(seen(Reading::Relative, "...", Access::Write), "...");
+        assert_eq!(seen(PathStyle::Relative, "CON", Access::Write), "CON");
+        assert_eq!(seen(PathStyle::Relative, "...", Access::Write), "...");
     }
 
     #[test]
@@ -857,27 +866,27 @@ mod tests {
             ("~", "`~` is not expanded here"),
             ("~/x", "`~` is not expanded here"),
         ] {
-            let text = seen(Reading::Relative, path, Access::Read);
+            let text = seen(PathStyle::Relative, path, Access::Read);
             assert!(text.contains(said), "{path:?}: {text}");
         }
-        let long = seen(Reading::Relative, &"x/".repeat(2500), Access::Read);
+        let long = seen(PathStyle::Relative, &"x/".repeat(2500), Access::Read);
         assert_eq!(long, "the path is 5000 bytes long; at most 4096 are accepted");
         // What a shell, a browser or another system would read into a name is not read into it here.
         for path in ["~root/x", "$HOME/x", "${HOME}", "%2e%2e/x", "a b ", "a.", "..."] {
-            assert_eq!(seen(Reading::Relative, path, Access::Write), path);
+            assert_eq!(seen(PathStyle::Relative, path, Access::Write), path);
         }
-        assert_eq!(seen(Reading::Relative, "a//b/./c/", Access::Read), "a/b/c");
+        assert_eq!(seen(PathStyle::Relative, "a//b/./c/", Access::Read), "a/b/c");
     }
 
     #[test]
     fn only_virtual_roots_have_a_vault() {
         for (reading, expected) in
-            [(Reading::Virtual, [false, true]), (Reading::Absolute, [false; 2]), (Reading::Relative, [false; 2])]
+            [(PathStyle::Virtual, [false, true]), (PathStyle::Absolute, [false; 2]), (PathStyle::Relative, [false; 2])]
         {
             let workspace = workspace(reading);
             let roots = [0, 1].map(|at| workspace.roots()[at].clone());
             assert_eq!(roots.clone().map(|root| workspace.is_vault(&root)), expected);
-            let paths = roots.map(|root| workspace.at(&root.dir, "", Access::Read).unwrap().is_in_vault());
+            let paths = roots.map(|root| workspace.resolve_in_root(&root.dir, "", Access::Read).unwrap().is_in_vault());
             assert_eq!(paths, expected);
         }
     }
@@ -885,21 +894,21 @@ mod tests {
     #[test]
     fn a_read_only_root_says_where_to_write() {
         assert_eq!(
-            seen(Reading::Virtual, "/vault/key", Access::Write),
+            seen(PathStyle::Virtual, "/vault/key", Access::Write),
             "/vault/key is in a read-only root; write to /shared instead"
         );
     }
 
     fn denying(glob: &str, denies: Access) -> PathRule {
-        PathRule::new(Glob::new(glob), denies, "is denied")
+        PathRule::new(PathGlob::new(glob), denies, "is denied")
     }
 
     #[test]
     fn a_workspace_only_becomes_smaller() {
         let rules = [denying("a/secret", Access::Read), denying(".git/hooks", Access::Write)];
-        let roots = [Root::writable("/w").named("shared"), Root::readable("/v/x").named("vault")];
-        let whole = Workspace::new(roots, PathRules::new(rules), Reading::Virtual);
-        let narrow = |folders: &[&str]| whole.narrowed(&folders.iter().map(PathBuf::from).collect::<Vec<_>>());
+        let roots = [Root::writable("/w").with_name("shared"), Root::readable("/v/x").with_name("vault")];
+        let whole = Workspace::new(roots, PathRules::new(rules), PathStyle::Virtual);
+        let narrow = |folders: &[&str]| whole.narrow_to(&folders.iter().map(PathBuf::from).collect::<Vec<_>>());
         let (small, ignored) =
             narrow(&["/w/a/deep", "/w/a", "/etc", "/w/b", "/w/a/secret", "/w/.git", "/w/.git/hooks"]);
         let shown: Vec<_> =
@@ -915,7 +924,7 @@ mod tests {
             ]
         );
         let seen = |path: &str| match small.check(Path::new(path), Access::Read, None) {
-            Ok(path) => path.on_host().display().to_string(),
+            Ok(path) => path.host_path().display().to_string(),
             Err(error) => error.to_string(),
         };
         assert_eq!(seen("/shared/x"), "/w/a/x");
@@ -940,21 +949,21 @@ mod tests {
 
     #[test]
     fn a_far_host_finds_a_narrowed_root() {
-        let whole = workspace(Reading::Relative);
-        assert_eq!(whole.at(Path::new("/w/proj/a"), "b", Access::Read).unwrap().to_string(), "a/b");
-        assert!(whole.at(Path::new("/w"), "proj", Access::Read).is_err());
-        assert!(whole.at(Path::new("/w/proj/.git"), "config", Access::Write).is_err());
-        assert!(whole.at(Path::new("/w/proj/../x"), "b", Access::Read).is_err());
+        let whole = workspace(PathStyle::Relative);
+        assert_eq!(whole.resolve_in_root(Path::new("/w/proj/a"), "b", Access::Read).unwrap().to_string(), "a/b");
+        assert!(whole.resolve_in_root(Path::new("/w"), "proj", Access::Read).is_err());
+        assert!(whole.resolve_in_root(Path::new("/w/proj/.git"), "config", Access::Write).is_err());
+        assert!(whole.resolve_in_root(Path::new("/w/proj/../x"), "b", Access::Read).is_err());
     }
 
     #[test]
     fn globs_cover_what_is_beneath() {
-        assert!(Glob::new("*.pem").matches(Path::new("a/b/KEY.PEM")));
-        assert!(Glob::new("secrets/**").matches(Path::new("secrets/a/b")));
-        assert!(!Glob::new("secrets/**").matches(Path::new("secrets")));
-        assert!(Glob::new(".git/hooks").matches(Path::new(".git/hooks/pre-commit")));
-        assert!(!Glob::new(".git/hooks").matches(Path::new("a/.git/hooks")));
-        assert!(Glob::new("**/.git/hooks").matches(Path::new("a/.git/hooks/x")));
-        assert!(Glob::new("**/.git/hooks").matches(Path::new(".git/hooks")));
+        assert!(PathGlob::new("*.pem").matches(Path::new("a/b/KEY.PEM")));
+        assert!(PathGlob::new("secrets/**").matches(Path::new("secrets/a/b")));
+        assert!(!PathGlob::new("secrets/**").matches(Path::new("secrets")));
+        assert!(PathGlob::new(".git/hooks").matches(Path::new(".git/hooks/pre-commit")));
+        assert!(!PathGlob::new(".git/hooks").matches(Path::new("a/.git/hooks")));
+        assert!(PathGlob::new("**/.git/hooks").matches(Path::new("a/.git/hooks/x")));
+        assert!(PathGlob::new("**/.git/hooks").matches(Path::new(".git/hooks")));
     }
 }

@@ -10,19 +10,19 @@ thread_local! {
 }
 
 /// Does some work, usually one poll of a call, on a thread that may wait meanwhile.
-pub fn patiently<T>(work: impl FnOnce() -> T) -> T {
-    struct Before(bool);
-    impl Drop for Before {
+pub fn allow_blocking<T>(work: impl FnOnce() -> T) -> T {
+    struct RestoreOnDrop(bool);
+    impl Drop for RestoreOnDrop {
         fn drop(&mut self) {
             PATIENT.set(self.0);
         }
     }
-    let _before = Before(PATIENT.replace(true));
+    let _before = RestoreOnDrop(PATIENT.replace(true));
     work()
 }
 
 /// Whether this thread may wait for a disk here and now.
-pub fn is_patient() -> bool {
+pub fn is_blocking_allowed() -> bool {
     PATIENT.get()
 }
 
@@ -32,9 +32,9 @@ mod tests {
 
     #[test]
     fn patience_ends_with_the_work_however_it_ends() {
-        assert!(!is_patient());
-        assert!(patiently(|| patiently(is_patient) && is_patient()));
-        assert!(std::panic::catch_unwind(|| patiently(|| panic!("no"))).is_err());
-        assert!(!is_patient());
+        assert!(!is_blocking_allowed());
+        assert!(allow_blocking(|| allow_blocking(is_blocking_allowed) && is_blocking_allowed()));
+        assert!(std::panic::catch_unwind(|| allow_blocking(|| panic!("no"))).is_err());
+        assert!(!is_blocking_allowed());
     }
 }

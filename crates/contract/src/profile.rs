@@ -4,14 +4,14 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Rights, Root, Workspace};
+use crate::{Root, RootPermission, Workspace};
 
 /// The name of the root with secrets.
 const VAULT: &str = "vault";
 
 /// What a tool or a module can reach. A tool has at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Profile {
+pub enum CapabilityProfile {
     /// Reads every root, `vault` included, and changes none.
     #[serde(alias = "file_read_only")]
     FileReadOnly,
@@ -29,33 +29,33 @@ pub enum Profile {
     VaultWriteStep,
 }
 
-impl Profile {
+impl CapabilityProfile {
     /// The part of a workspace that this profile allows. It never allows more than the workspace did.
     #[must_use]
     pub fn narrow(self, workspace: &Workspace) -> Workspace {
         let is_vault = |root: &Root| root.name.as_deref() == Some(VAULT);
         let read_only = |root: &Arc<Root>| match root.rights {
-            Rights::Read => root.clone(),
-            Rights::Write => Arc::new(Root { rights: Rights::Read, ..Root::clone(root) }),
+            RootPermission::Read => root.clone(),
+            RootPermission::Write => Arc::new(Root { rights: RootPermission::Read, ..Root::clone(root) }),
         };
         workspace.with_roots(|root| match self {
             Self::FileReadOnly => Some(read_only(root)),
             Self::FileReadWrite => (!is_vault(root)).then(|| root.clone()),
             Self::Web => None,
             Self::VaultReadStep => is_vault(root).then(|| read_only(root)),
-            Self::VaultWriteStep => (!is_vault(root) && root.rights == Rights::Write).then(|| root.clone()),
+            Self::VaultWriteStep => (!is_vault(root) && root.rights == RootPermission::Write).then(|| root.clone()),
         })
     }
 }
 
 /// The name, as configuration and records spell it.
-impl fmt::Display for Profile {
+impl fmt::Display for CapabilityProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl Profile {
+impl CapabilityProfile {
     /// The name, as configuration and records spell it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -74,21 +74,21 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Access, PathRules, Reading};
+    use crate::{Access, PathRules, PathStyle};
 
     #[test]
     fn a_profile_leaves_only_its_roots() {
         let workspace = Workspace::new(
             [
-                Root::writable("/s").named("shared"),
-                Root::writable("/t").named("tmp"),
-                Root::readable("/v").named("vault"),
-                Root::readable("/o").named("output"),
+                Root::writable("/s").with_name("shared"),
+                Root::writable("/t").with_name("tmp"),
+                Root::readable("/v").with_name("vault"),
+                Root::readable("/o").with_name("output"),
             ],
             PathRules::default(),
-            Reading::Virtual,
+            PathStyle::Virtual,
         );
-        let reach = |profile: Profile| {
+        let reach = |profile: CapabilityProfile| {
             let narrow = profile.narrow(&workspace);
             ["shared", "tmp", "vault", "output"]
                 .map(|root| {
@@ -103,11 +103,11 @@ mod tests {
                 .join(" ")
         };
         let profiles = [
-            Profile::FileReadOnly,
-            Profile::FileReadWrite,
-            Profile::Web,
-            Profile::VaultReadStep,
-            Profile::VaultWriteStep,
+            CapabilityProfile::FileReadOnly,
+            CapabilityProfile::FileReadWrite,
+            CapabilityProfile::Web,
+            CapabilityProfile::VaultReadStep,
+            CapabilityProfile::VaultWriteStep,
         ];
         assert_eq!(profiles.map(reach), ["ro ro ro ro", "rw rw - ro", "- - - -", "- - ro -", "rw rw - -"]);
     }

@@ -23,22 +23,22 @@ pub struct Reply {
     /// Whether the call failed.
     pub is_error: bool,
     /// Exit code, where a program ran.
-    pub exit: Option<i32>,
+    pub exit_code: Option<i32>,
     /// Which end of the text matters when not all of it fits.
-    pub keep: Keep,
+    pub truncate_side: TruncateSide,
     /// Whether `text` is prose or the JSON of `data`.
-    pub form: Form,
+    pub format: ReplyFormat,
     /// Name of the file that holds the whole output, when the text was cut. A tool that wrote one itself sets it.
-    pub spill: Option<String>,
+    pub spill_file: Option<String>,
     /// A text that the engine saves to a file beside the reply, which then names the file.
     pub saved: Option<SavedText>,
     /// What was left out, once something was.
-    pub cut: Option<Cut>,
+    pub truncation: Option<Truncation>,
     /// Bytes of the whole output, where `text` shows some of them in another form: escaped, or left out as a command to
     /// a terminal. A note about a truncation then tells this size, and not how much of it the text shows.
     pub source_bytes: Option<u64>,
     /// The sandbox that held the call, as one short word ("L3"), where a program ran.
-    pub wall: Option<String>,
+    pub sandbox: Option<String>,
     /// Where the words are from, when they are a stranger's. The engine marks them as data.
     pub origin: Option<Origin>,
     /// Why the call was not made, where the gate refused it.
@@ -78,17 +78,17 @@ impl Refusal {
 
 /// Which end of a text matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum TruncateSide {
     /// The beginning: files, listings, matches.
     #[default]
-    Head,
+    KeepHead,
     /// The end: what a command printed last.
-    Tail,
+    KeepTail,
 }
 
 /// What `text` is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum ReplyFormat {
     /// Prose.
     #[default]
     Text,
@@ -98,7 +98,7 @@ pub enum Form {
 
 /// What a cut left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct Truncation {
     /// Bytes of the whole text.
     pub bytes: u64,
     /// Lines of the whole text.
@@ -114,7 +114,7 @@ pub struct SavedText {
     pub text: String,
 }
 
-impl Cut {
+impl Truncation {
     /// The measures of a text.
     #[must_use]
     pub fn of(text: &str) -> Self {
@@ -135,7 +135,7 @@ impl Reply {
     /// A reply that is data; its words are the data's JSON.
     #[must_use]
     pub fn json(data: Value) -> Self {
-        Self { text: data.to_string(), data: Some(data), form: Form::Json, ..Self::default() }
+        Self { text: data.to_string(), data: Some(data), format: ReplyFormat::Json, ..Self::default() }
     }
 
     /// The whole text as a model reads it: what stands before it, the text, and the lines after it.
@@ -155,7 +155,7 @@ impl Reply {
 
     /// A failure, in words for the model.
     #[must_use]
-    pub fn failed(text: impl Into<String>) -> Self {
+    pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, ..Self::default() }
     }
 }
@@ -197,6 +197,6 @@ impl From<Value> for Reply {
 
 impl From<Error> for Reply {
     fn from(error: Error) -> Self {
-        Self::failed(error.to_string())
+        Self::error(error.to_string())
     }
 }

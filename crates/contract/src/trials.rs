@@ -2,17 +2,17 @@
 
 use std::path::{Component, Path};
 
-use crate::{Access, PathRules, Reading, Root, Workspace};
+use crate::{Access, PathRules, PathStyle, Root, Workspace};
 
 /// A path that a model wrote leads beneath a root, and to a clean place there, or nowhere.
-pub fn path(data: &[u8]) {
+pub fn check_path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    for reading in [Reading::Relative, Reading::Absolute, Reading::Virtual] {
-        let roots = [Root::writable("/w/proj").named("shared"), Root::readable("/w/vault").named("vault")];
+    for reading in [PathStyle::Relative, PathStyle::Absolute, PathStyle::Virtual] {
+        let roots = [Root::writable("/w/proj").with_name("shared"), Root::readable("/w/vault").with_name("vault")];
         let workspace = Workspace::new(roots, PathRules::default(), reading);
         for access in [Access::Read, Access::Write] {
             let Ok(path) = workspace.check(Path::new(text), access, None) else { continue };
-            let place = path.on_host();
+            let place = path.host_path();
             assert!(
                 place.starts_with("/w/proj") || (place.starts_with("/w/vault") && access == Access::Read),
                 "{}",
@@ -34,7 +34,7 @@ mod corpus {
 
     #[test]
     fn is_replayed() {
-        replay("path", super::path);
+        replay("path", super::check_path);
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
         #[test]
         fn nothing_falls_over(data in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
             for data in [&data[..], text.as_bytes()] {
-                super::path(data);
+                super::check_path(data);
             }
         }
     }

@@ -7,8 +7,10 @@ mod user;
 
 use std::time::Duration;
 
-use helve_contract::{Error, FileFault, Keep, Port, PortSet, Problem, Reading, Reply, Result};
-use helve_engine::{Dialect, ExternalRow, Limit, Limits, Mode, Notice, ParameterRange, Words};
+use helve_contract::{ArgumentProblem, Error, FileErrorKind, PathStyle, Port, PortSet, Reply, Result, TruncateSide};
+use helve_engine::{
+    Dialect, ExternalRow, Limit, MessageTemplates, Mode, OutputLimits, ParameterRange, TruncationNotice,
+};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,41 +21,41 @@ use crate::words;
 pub fn claude() -> Dialect {
     let tools = table! {
         // The model calls  with             and we run           answering
-        "Agent"             agents::Agent => helve_tools::agents::Start, agents::started;
-        "Bash"              Bash          => shell::Run,          shell::RunOut::merged_or_error;
-        "TaskOutput"        TaskOutput    => shell::TaskOutput,   task_output;
-        "ExitPlanMode"      user::ExitPlanMode => helve_tools::user::ExitPlan, user::judged;
-        "FileEdit"          FileEdit      => fs::Edit,            edited;
-        "FileRead"          FileRead      => fs::Read,            read;
-        "FileWrite"         FileWrite     => fs::Write,           written;
-        "Glob"              Glob          => fs::Glob,            found;
-        "Grep"              Grep          => fs::Grep,            matches;
-        "TaskStop"          TaskStop      => shell::TaskStop,     stopped;
-        "NotebookEdit"      NotebookEdit  => fs::NotebookEdit,    cell_edited;
-        "TodoWrite"         user::TodoWrite => helve_tools::user::Todos, user::listed;
-        "WebFetch"          fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
-        "WebSearch"         search::WebSearch => helve_tools::web::Search, search::searched;
-        "AskUserQuestion"   user::AskUserQuestion => helve_tools::user::Ask, user::answered;
-        "Config"            user::Config  => helve_tools::user::Setting, user::configured;
+        "Agent"             agents::AgentArgs => helve_tools::agents::AgentStartTool, agents::render_agent;
+        "Bash"              BashArgs          => shell::RunTool,          shell::RunToolOutput::render_merged_or_error;
+        "TaskOutput"        TaskOutputArgs    => shell::TaskOutputTool,   render_task_output;
+        "ExitPlanMode"      user::ExitPlanModeArgs => helve_tools::user::UserExitPlanTool, user::render_exit_plan;
+        "FileEdit"          FileEditArgs      => fs::EditTool,            render_edit;
+        "FileRead"          FileReadArgs      => fs::ReadTool,            render_read;
+        "FileWrite"         FileWriteArgs     => fs::WriteTool,           render_write;
+        "Glob"              GlobArgs          => fs::GlobTool,            render_glob;
+        "Grep"              GrepArgs          => fs::GrepTool,            render_grep;
+        "TaskStop"          TaskStopArgs      => shell::TaskStopTool,     render_task_stop;
+        "NotebookEdit"      NotebookEditArgs  => fs::NotebookEditTool,    render_notebook_edit;
+        "TodoWrite"         user::TodoWriteArgs => helve_tools::user::UserTodosTool, user::render_todos;
+        "WebFetch"          fetch::WebFetchArgs => helve_tools::web::WebFetchTool, fetch::render_fetch;
+        "WebSearch"         search::WebSearchArgs => helve_tools::web::WebSearchTool, search::render_search;
+        "AskUserQuestion"   user::AskUserQuestionArgs => helve_tools::user::UserAskTool, user::render_answers;
+        "Config"            user::ConfigArgs  => helve_tools::user::UserSettingTool, user::render_config;
     };
     let tools = tools.into_iter().map(|tool| match tool.spec.name.as_str() {
-        "Agent" => tool.also(&["Task"]),
-        "FileEdit" => tool.also(&["Edit"]),
-        "FileRead" => tool.also(&["Read"]),
-        "FileWrite" => tool.also(&["Write"]),
-        "TaskOutput" => tool.also(&["BashOutput", "AgentOutputTool"]),
-        "TaskStop" => tool.also(&["KillShell", "KillBash"]),
+        "Agent" => tool.with_aliases(&["Task"]),
+        "FileEdit" => tool.with_aliases(&["Edit"]),
+        "FileRead" => tool.with_aliases(&["Read"]),
+        "FileWrite" => tool.with_aliases(&["Write"]),
+        "TaskOutput" => tool.with_aliases(&["BashOutput", "AgentOutputTool"]),
+        "TaskStop" => tool.with_aliases(&["KillShell", "KillBash"]),
         _ => tool,
     });
     Dialect {
         name: "claude",
-        about: "the tools of the Claude agent SDK",
+        description: "the tools of the Claude agent SDK",
         tools: tools.collect(),
         external: EXTERNAL,
         roles: &[],
         default_role: None,
-        reading: Reading::Absolute,
-        limits: Limits {
+        path_style: PathStyle::Absolute,
+        limits: OutputLimits {
             general: Limit::bytes(1 << 20),
             by_tool: const {
                 &[
@@ -68,7 +70,12 @@ pub fn claude() -> Dialect {
             paged: &["FileRead"],
             ranges: const { &[ParameterRange { tool: "TaskOutput", parameter: "timeout", min: 0, max: 600_000 }] },
         },
-        words: Words { error, error_prefix: "Error: ", notice, cancelled: "cancelled" },
+        templates: MessageTemplates {
+            error: render_error,
+            error_prefix: "Error: ",
+            notice: render_truncation,
+            cancelled: "cancelled",
+        },
         mode: Mode::Default,
     }
 }
@@ -87,19 +94,19 @@ const EXTERNAL: &[ExternalRow] = &[
     },
 ];
 
-fn error(_: &str, error: &Error) -> Reply {
+fn render_error(_: &str, error: &Error) -> Reply {
     let text = match error {
         // No tool of this dialect lists a folder.
-        Error::File { path, fault: FileFault::IsFolder } => {
+        Error::File { path, fault: FileErrorKind::IsFolder } => {
             format!("{path}: this is a folder, not a file; list it with `ls` in Bash, or find its files with Glob")
         }
-        error => words::told(error),
+        error => words::error_text(error),
     };
-    Reply::failed(text)
+    Reply::error(text)
 }
 
-fn notice(notice: &Notice) -> String {
-    let shown = notice.part(words::thousands);
+fn render_truncation(notice: &TruncationNotice) -> String {
+    let shown = notice.part(words::group_thousands);
     match &notice.file {
         Some(file) => format!("[Output truncated: {shown} shown. Full output saved to: {}]", file.display()),
         None => format!("[Output truncated: {shown} shown.]"),
@@ -108,7 +115,7 @@ fn notice(notice: &Notice) -> String {
 
 /// Runs a bash command in a sandbox and returns its output; a non-zero exit is an error. For a long job set run_in_background and read it with TaskOutput.
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Bash {
+struct BashArgs {
     command: String,
     /// Milliseconds (120000; at most 600000)
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +129,7 @@ struct Bash {
 
 /// Reads the output of a background task, running or ended.
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct TaskOutput {
+struct TaskOutputArgs {
     task_id: String,
     /// Wait until it ends (true)
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,7 +141,7 @@ struct TaskOutput {
 
 /// Replaces text in a file. old_string must occur exactly once, unless replace_all is set; a miss shows the nearest lines. Returns a diff.
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct FileEdit {
+struct FileEditArgs {
     /// Absolute path
     file_path: String,
     old_string: String,
@@ -145,7 +152,7 @@ struct FileEdit {
 
 /// Reads a file: text with line numbers (2000 lines unless limit says more), images, notebooks, PDFs by page.
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct FileRead {
+struct FileReadArgs {
     /// Absolute path
     file_path: String,
     /// First line, from 1
@@ -161,7 +168,7 @@ struct FileRead {
 
 /// Creates or replaces a file. Missing folders are made.
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct FileWrite {
+struct FileWriteArgs {
     /// Absolute path
     file_path: String,
     content: String,
@@ -169,7 +176,7 @@ struct FileWrite {
 
 /// Finds files by path pattern, such as "**/*.ts"; newest first, at most 100.
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Glob {
+struct GlobArgs {
     pattern: String,
     /// Folder to search; the workspace by default
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,7 +185,7 @@ struct Glob {
 
 /// Searches file contents with ripgrep's regex and rules. Returns file paths unless output_mode says otherwise.
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Grep {
+struct GrepArgs {
     pattern: String,
     /// File or folder; the workspace by default
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -235,7 +242,7 @@ enum OutputMode {
 
 /// Stops a background task.
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct TaskStop {
+struct TaskStopArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     task_id: Option<String>,
     /// Old name of task_id
@@ -245,7 +252,7 @@ struct TaskStop {
 
 /// Replaces, inserts or deletes one cell of a Jupyter notebook.
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct NotebookEdit {
+struct NotebookEditArgs {
     /// Absolute path
     notebook_path: String,
     /// The cell; for insert, the one before the new cell
@@ -260,10 +267,10 @@ struct NotebookEdit {
     edit_mode: Option<fs::CellMode>,
 }
 
-impl TryFrom<Bash> for shell::Run {
+impl TryFrom<BashArgs> for shell::RunTool {
     type Error = Error;
 
-    fn try_from(Bash { command, timeout, description, run_in_background }: Bash) -> Result<Self> {
+    fn try_from(BashArgs { command, timeout, description, run_in_background }: BashArgs) -> Result<Self> {
         let background = run_in_background.unwrap_or_default();
         // Who writes 0 wants no limit of their own, and a command that is ended at once helps nobody.
         let timeout = timeout.filter(|it| *it > 0);
@@ -273,7 +280,7 @@ impl TryFrom<Bash> for shell::Run {
             } else {
                 "run it in the background instead, without a timeout"
             };
-            return Err(Error::argument("timeout", format!("{timeout} ms is more than 600000; {next}")));
+            return Err(Error::invalid_argument("timeout", format!("{timeout} ms is more than 600000; {next}")));
         }
         // A job in the background has no limit unless the call sets one; it ends by TaskStop, or with the session.
         let timeout = timeout.or((!background).then_some(120_000));
@@ -282,36 +289,36 @@ impl TryFrom<Bash> for shell::Run {
             description,
             background,
             timeout: timeout.map(Duration::from_millis),
-            keep: Keep::Head,
+            keep: TruncateSide::KeepHead,
             keep_dir: true,
             ..Self::default()
         })
     }
 }
 
-impl From<FileWrite> for fs::Write {
-    fn from(FileWrite { file_path, content }: FileWrite) -> Self {
+impl From<FileWriteArgs> for fs::WriteTool {
+    fn from(FileWriteArgs { file_path, content }: FileWriteArgs) -> Self {
         Self { path: file_path, content }
     }
 }
 
-fn written(out: fs::WriteOut) -> String {
+fn render_write(out: fs::WriteOutput) -> String {
     let lines = if out.lines == 1 { "1 line".to_owned() } else { format!("{} lines", out.lines) };
     format!("File written successfully at: {} ({lines})", out.path)
 }
 
-impl From<Glob> for fs::Glob {
-    fn from(Glob { pattern, path }: Glob) -> Self {
-        Self { pattern, path, order: fs::Order::Newest, limit: Some(100), ..Self::default() }
+impl From<GlobArgs> for fs::GlobTool {
+    fn from(GlobArgs { pattern, path }: GlobArgs) -> Self {
+        Self { pattern, path, order: fs::GlobOrder::Newest, limit: Some(100), ..Self::default() }
     }
 }
 
-fn found(out: fs::Files) -> Reply {
+fn render_glob(out: fs::GlobOutput) -> Reply {
     out.reply(out.paths(), "No files found")
 }
 
 /// Several globs in one text, with commas or blanks between them: `*.rs,*.toml`.
-fn globs(list: &str) -> Vec<String> {
+fn split_globs(list: &str) -> Vec<String> {
     let parts = |glob: &str| -> Vec<String> {
         if glob.contains(['{', '[', '\\']) {
             return vec![glob.to_owned()];
@@ -324,73 +331,73 @@ fn globs(list: &str) -> Vec<String> {
     if is_list { words.into_iter().flat_map(parts).collect() } else { parts(list) }
 }
 
-impl From<Grep> for fs::Grep {
-    fn from(it: Grep) -> Self {
+impl From<GrepArgs> for fs::GrepTool {
+    fn from(it: GrepArgs) -> Self {
         let around = it.around.or(it.context);
         Self {
             pattern: it.pattern,
             path: it.path,
             // Hidden files are searched too, as the original does, but for git's own.
-            globs: it.glob.iter().flat_map(|list| globs(list)).chain(["!.git".to_owned()]).collect(),
+            globs: it.glob.iter().flat_map(|list| split_globs(list)).chain(["!.git".to_owned()]).collect(),
             hidden: true,
             mode: match it.output_mode.unwrap_or(OutputMode::FilesWithMatches) {
-                OutputMode::Content => fs::Mode::Lines,
-                OutputMode::FilesWithMatches => fs::Mode::Files,
-                OutputMode::Count => fs::Mode::Counts,
+                OutputMode::Content => fs::GrepMode::Lines,
+                OutputMode::FilesWithMatches => fs::GrepMode::Files,
+                OutputMode::Count => fs::GrepMode::Counts,
             },
             before: around.or(it.before).unwrap_or(0),
             after: around.or(it.after).unwrap_or(0),
-            numbers: if it.numbers == Some(false) { fs::Numbers::Hidden } else { fs::Numbers::Shown },
+            numbers: if it.numbers == Some(false) { fs::LineNumbers::Hidden } else { fs::LineNumbers::Shown },
             ignore_case: it.ignore_case.unwrap_or(false),
             file_type: it.r#type,
             limit: it.head_limit.filter(|limit| *limit > 0),
             offset: it.offset.unwrap_or(0),
-            unit: fs::Unit::Rows,
+            unit: fs::LimitUnit::Rows,
             multiline: it.multiline.unwrap_or(false),
             ..Self::default()
         }
     }
 }
 
-fn matches(out: fs::GrepOut) -> Reply {
-    let rows = match out.asked.mode {
-        fs::Mode::Lines => out.lines(out.asked.numbers, fs::Names::Shown),
-        fs::Mode::Counts => out.counts(fs::Names::Shown),
-        fs::Mode::Files => out.files(),
+fn render_grep(out: fs::GrepOutput) -> Reply {
+    let rows = match out.request.mode {
+        fs::GrepMode::Lines => out.lines(out.request.numbers, fs::FileNames::Shown),
+        fs::GrepMode::Counts => out.counts(fs::FileNames::Shown),
+        fs::GrepMode::Files => out.files(),
     };
-    out.reply(rows, fs::Nothing { any_case: "set -i", ..fs::Nothing::default() })
+    out.reply(rows, fs::NoMatchHints { any_case: "set -i", ..fs::NoMatchHints::default() })
 }
 
-impl From<TaskOutput> for shell::TaskOutput {
-    fn from(TaskOutput { task_id, block, timeout }: TaskOutput) -> Self {
+impl From<TaskOutputArgs> for shell::TaskOutputTool {
+    fn from(TaskOutputArgs { task_id, block, timeout }: TaskOutputArgs) -> Self {
         let timeout = Duration::from_millis(timeout.unwrap_or(30_000).min(600_000));
         Self { id: task_id, block: block.unwrap_or(true), timeout: Some(timeout) }
     }
 }
 
-fn task_output(out: shell::TaskRead) -> Reply {
+fn render_task_output(out: shell::TaskOutputResult) -> Reply {
     out.into()
 }
 
-impl TryFrom<TaskStop> for shell::TaskStop {
+impl TryFrom<TaskStopArgs> for shell::TaskStopTool {
     type Error = Error;
 
-    fn try_from(TaskStop { task_id, shell_id }: TaskStop) -> Result<Self> {
+    fn try_from(TaskStopArgs { task_id, shell_id }: TaskStopArgs) -> Result<Self> {
         let id = task_id.or(shell_id).ok_or_else(|| {
-            Error::InvalidArgs(vec![Problem::Missing { path: "task_id".into(), wanted: "a string".into() }])
+            Error::InvalidArgs(vec![ArgumentProblem::Missing { path: "task_id".into(), wanted: "a string".into() }])
         })?;
         Ok(Self { id })
     }
 }
 
-fn stopped(out: shell::TaskStopped) -> Reply {
+fn render_task_stop(out: shell::TaskStopOutput) -> Reply {
     out.into()
 }
 
-impl TryFrom<FileRead> for fs::Read {
+impl TryFrom<FileReadArgs> for fs::ReadTool {
     type Error = Error;
 
-    fn try_from(FileRead { file_path, offset, limit, pages }: FileRead) -> Result<Self> {
+    fn try_from(FileReadArgs { file_path, offset, limit, pages }: FileReadArgs) -> Result<Self> {
         let pages = pages.filter(|it| !it.trim().is_empty()).map(|it| it.parse()).transpose()?;
         Ok(Self {
             limit: Some(limit.unwrap_or(2000)),
@@ -402,32 +409,32 @@ impl TryFrom<FileRead> for fs::Read {
     }
 }
 
-fn read(out: fs::ReadOut) -> Reply {
+fn render_read(out: fs::ReadOutput) -> Reply {
     match words::page_or_reply(out, |page| format!("pages \"{page}-{}\"", page + 19)) {
         Ok(page) => page.numbered(|line| format!("offset={line}")).into(),
         Err(reply) => *reply,
     }
 }
 
-impl From<FileEdit> for fs::Edit {
-    fn from(FileEdit { file_path, old_string, new_string, replace_all }: FileEdit) -> Self {
+impl From<FileEditArgs> for fs::EditTool {
+    fn from(FileEditArgs { file_path, old_string, new_string, replace_all }: FileEditArgs) -> Self {
         let all = replace_all.unwrap_or(false);
         // Without a text to replace, the tool makes the file, as its model expects.
-        Self { all, create: true, ..words::edit(file_path, old_string, new_string) }
+        Self { all, create: true, ..words::exact_edit(file_path, old_string, new_string) }
     }
 }
 
-fn edited(out: fs::Edited) -> String {
-    words::edited(&out)
+fn render_edit(out: fs::EditOutput) -> String {
+    words::edit_summary(&out)
 }
 
-impl From<NotebookEdit> for fs::NotebookEdit {
-    fn from(NotebookEdit { notebook_path, cell_id, new_source, cell_type, edit_mode }: NotebookEdit) -> Self {
+impl From<NotebookEditArgs> for fs::NotebookEditTool {
+    fn from(NotebookEditArgs { notebook_path, cell_id, new_source, cell_type, edit_mode }: NotebookEditArgs) -> Self {
         Self { path: notebook_path, cell_id, new_source, cell_type, mode: edit_mode.unwrap_or_default() }
     }
 }
 
-fn cell_edited(out: fs::CellEdited) -> Reply {
+fn render_notebook_edit(out: fs::NotebookEditOutput) -> Reply {
     out.into()
 }
 
@@ -439,17 +446,17 @@ mod tests {
 
     #[test]
     fn several_globs_may_be_in_one_text() {
-        assert_eq!(globs("*.rs,*.toml"), ["*.rs", "*.toml"]);
-        assert_eq!(globs("*.rs *.toml"), ["*.rs", "*.toml"]);
-        assert_eq!(globs("*.{rs,toml}"), ["*.{rs,toml}"]);
-        assert_eq!(globs("my notes.md"), ["my notes.md"]);
+        assert_eq!(split_globs("*.rs,*.toml"), ["*.rs", "*.toml"]);
+        assert_eq!(split_globs("*.rs *.toml"), ["*.rs", "*.toml"]);
+        assert_eq!(split_globs("*.{rs,toml}"), ["*.{rs,toml}"]);
+        assert_eq!(split_globs("my notes.md"), ["my notes.md"]);
     }
 
     #[test]
     fn a_task_is_stopped_by_either_name() {
         let id = |args: Value| {
-            let stop: TaskStop = serde_json::from_value(args).unwrap();
-            shell::TaskStop::try_from(stop).map(|it| it.id).map_err(|error| error.to_string())
+            let stop: TaskStopArgs = serde_json::from_value(args).unwrap();
+            shell::TaskStopTool::try_from(stop).map(|it| it.id).map_err(|error| error.to_string())
         };
         assert_eq!(id(json!({ "task_id": "t" })), Ok("t".to_owned()));
         assert_eq!(id(json!({ "shell_id": "s" })), Ok("s".to_owned()));
@@ -459,8 +466,8 @@ mod tests {
     #[test]
     fn a_timeout_holds_in_the_background_too() {
         let timeout = |timeout| {
-            let bash = Bash { command: "x".into(), timeout, description: None, run_in_background: Some(true) };
-            shell::Run::try_from(bash).map(|run| run.timeout)
+            let bash = BashArgs { command: "x".into(), timeout, description: None, run_in_background: Some(true) };
+            shell::RunTool::try_from(bash).map(|run| run.timeout)
         };
         assert_eq!(timeout(Some(500)).unwrap(), Some(Duration::from_millis(500)));
         assert_eq!(timeout(None).unwrap(), None);
@@ -471,9 +478,9 @@ mod tests {
 
     #[test]
     fn no_time_at_all_is_the_usual_time() {
-        let bash = |timeout| Bash { command: "x".into(), timeout, description: None, run_in_background: None };
+        let bash = |timeout| BashArgs { command: "x".into(), timeout, description: None, run_in_background: None };
         for timeout in [None, Some(0)] {
-            let run = shell::Run::try_from(bash(timeout)).unwrap_or_default();
+            let run = shell::RunTool::try_from(bash(timeout)).unwrap_or_default();
             assert_eq!(run.timeout, Some(Duration::from_secs(120)));
         }
     }
@@ -489,7 +496,7 @@ mod tests {
         let inputs: [(&str, Check, Value); 16] = [
             (
                 "Agent",
-                same::<agents::Agent>,
+                same::<agents::AgentArgs>,
                 json!({
                     "description": "d", "prompt": "p", "subagent_type": "Explore", "model": "haiku", "resume": "id",
                     "run_in_background": true, "max_turns": 3, "name": "n", "team_name": "t", "mode": "acceptEdits",
@@ -497,15 +504,15 @@ mod tests {
             ),
             (
                 "Bash",
-                same::<Bash>,
+                same::<BashArgs>,
                 json!({
                     "command": "ls", "timeout": 5, "description": "d", "run_in_background": false,
                 }),
             ),
-            ("TaskOutput", same::<TaskOutput>, json!({ "task_id": "t", "block": false, "timeout": 1000 })),
+            ("TaskOutput", same::<TaskOutputArgs>, json!({ "task_id": "t", "block": false, "timeout": 1000 })),
             (
                 "ExitPlanMode",
-                same::<user::ExitPlanMode>,
+                same::<user::ExitPlanModeArgs>,
                 json!({
                     "plan": "p", "allowedPrompts": [{ "tool": "Bash", "prompt": "run tests" }], "pushToRemote": true,
                     "remoteSessionId": "i", "remoteSessionUrl": "u", "remoteSessionTitle": "t",
@@ -513,48 +520,48 @@ mod tests {
             ),
             (
                 "FileEdit",
-                same::<FileEdit>,
+                same::<FileEditArgs>,
                 json!({
                     "file_path": "/a", "old_string": "o", "new_string": "n", "replace_all": true,
                 }),
             ),
-            ("FileRead", same::<FileRead>, json!({ "file_path": "/a", "offset": 1, "limit": 2, "pages": "1-2" })),
-            ("FileWrite", same::<FileWrite>, json!({ "file_path": "/a", "content": "c" })),
-            ("Glob", same::<Glob>, json!({ "pattern": "*", "path": "/a" })),
+            ("FileRead", same::<FileReadArgs>, json!({ "file_path": "/a", "offset": 1, "limit": 2, "pages": "1-2" })),
+            ("FileWrite", same::<FileWriteArgs>, json!({ "file_path": "/a", "content": "c" })),
+            ("Glob", same::<GlobArgs>, json!({ "pattern": "*", "path": "/a" })),
             (
                 "Grep",
-                same::<Grep>,
+                same::<GrepArgs>,
                 json!({
                     "pattern": "p", "path": "/a", "glob": "*", "output_mode": "files_with_matches", "-B": 1, "-A": 2, "-C": 3,
                     "context": 4, "-n": true, "-i": true, "type": "rust", "head_limit": 5, "offset": 6, "multiline": true,
                 }),
             ),
-            ("TaskStop", same::<TaskStop>, json!({ "task_id": "t", "shell_id": "s" })),
+            ("TaskStop", same::<TaskStopArgs>, json!({ "task_id": "t", "shell_id": "s" })),
             (
                 "NotebookEdit",
-                same::<NotebookEdit>,
+                same::<NotebookEditArgs>,
                 json!({
                     "notebook_path": "/a", "cell_id": "c", "new_source": "s", "cell_type": "markdown", "edit_mode": "insert",
                 }),
             ),
             (
                 "TodoWrite",
-                same::<user::TodoWrite>,
+                same::<user::TodoWriteArgs>,
                 json!({
                     "todos": [{ "content": "c", "status": "in_progress", "activeForm": "a" }],
                 }),
             ),
-            ("WebFetch", same::<fetch::WebFetch>, json!({ "url": "https://a.example", "prompt": "p" })),
+            ("WebFetch", same::<fetch::WebFetchArgs>, json!({ "url": "https://a.example", "prompt": "p" })),
             (
                 "WebSearch",
-                same::<search::WebSearch>,
+                same::<search::WebSearchArgs>,
                 json!({
                     "query": "q", "allowed_domains": ["a"], "blocked_domains": ["b"],
                 }),
             ),
             (
                 "AskUserQuestion",
-                same::<user::AskUserQuestion>,
+                same::<user::AskUserQuestionArgs>,
                 json!({
                     "questions": [{
                         "question": "q", "header": "h", "multiSelect": true,
@@ -563,18 +570,18 @@ mod tests {
                     "answers": { "q": "a" },
                 }),
             ),
-            ("Config", same::<user::Config>, json!({ "setting": "model", "value": 1.5 })),
+            ("Config", same::<user::ConfigArgs>, json!({ "setting": "model", "value": 1.5 })),
         ];
         let names: Vec<String> = claude().tools.iter().map(|tool| tool.spec.name.clone()).collect();
         assert_eq!(names, inputs.iter().map(|(name, ..)| (*name).to_owned()).collect::<Vec<_>>());
         for (tool, (name, check, whole)) in claude().tools.iter().zip(&inputs) {
             check(name, whole);
             // The required fields alone, without nulls for the others.
-            let required = tool.spec.schema["required"].as_array().cloned().unwrap_or_default();
+            let required = tool.spec.input_schema["required"].as_array().cloned().unwrap_or_default();
             let short = required.iter().filter_map(Value::as_str).map(|key| (key.to_owned(), whole[key].clone()));
             check(name, &Value::Object(short.collect()));
             // Every field that the schema shows is in the whole input, so that none is left untested.
-            for key in tool.spec.schema["properties"].as_object().into_iter().flat_map(|it| it.keys()) {
+            for key in tool.spec.input_schema["properties"].as_object().into_iter().flat_map(|it| it.keys()) {
                 assert!(whole.get(key).is_some(), "{name}.{key} is not tested");
             }
         }

@@ -6,8 +6,8 @@ mod search;
 
 use std::{num::NonZeroU64, time::Duration};
 
-use helve_contract::{Entry, Error, Keep, Reading, Reply, Result, ports::Streams};
-use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
+use helve_contract::{Entry, Error, PathStyle, Reply, Result, TruncateSide, ports::Streams};
+use helve_engine::{Dialect, Limit, MessageTemplates, Mode, OutputLimits, Role, TruncationNotice};
 use helve_tools::{agents, artifacts, fs, git, plan::Draft, shell};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,61 +19,66 @@ use crate::words;
 pub fn forge() -> Dialect {
     let mut tools = table! {
         // The model calls  with     and we run      answering
-        "read"              Read  => fs::Read,       content;
-        "write"             Write => fs::Write,      written;
-        "edit"              Edit  => fs::Edit,       edited;
-        "bash"              Bash  => shell::Run,     shell::RunOut::streams;
-        "plan_read"         plan::PlanRead  => Draft<fs::Read>,    plan::read;
-        "plan_write"        plan::PlanWrite => Draft<fs::Write>,   plan::written;
-        "plan_edit"         plan::PlanEdit  => Draft<fs::Edit>,    plan::edited;
-        "plan_bash"         plan::PlanBash  => Draft<shell::Run>,  shell::RunOut::streams;
-        "web_search"        search::WebSearch => helve_tools::web::Search, search::searched;
-        "web_fetch"         fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
+        "read"              ReadArgs  => fs::ReadTool,       render_read;
+        "write"             WriteArgs => fs::WriteTool,      render_write;
+        "edit"              EditArgs  => fs::EditTool,       render_edit;
+        "bash"              BashArgs  => shell::RunTool,     shell::RunToolOutput::render_streams;
+        "plan_read"         plan::PlanReadArgs  => Draft<fs::ReadTool>,    plan::render_plan_read;
+        "plan_write"        plan::PlanWriteArgs => Draft<fs::WriteTool>,   plan::render_plan_write;
+        "plan_edit"         plan::PlanEditArgs  => Draft<fs::EditTool>,    plan::render_plan_edit;
+        "plan_bash"         plan::PlanBashArgs  => Draft<shell::RunTool>,  shell::RunToolOutput::render_streams;
+        "web_search"        search::WebSearchArgs => helve_tools::web::WebSearchTool, search::render_search;
+        "web_fetch"         fetch::WebFetchArgs => helve_tools::web::WebFetchTool, fetch::render_fetch;
     };
     tools.extend([
         // These are this dialect's own, and need no adapting.
-        Entry::of::<artifacts::CreateSpec>(),
-        Entry::of::<artifacts::CreateTask>(),
-        Entry::of::<artifacts::SetDag>(),
-        Entry::of::<agents::SpawnAgent>(),
-        Entry::of::<artifacts::EmitWalkthrough>(),
-        Entry::of::<artifacts::AddSubtask>(),
-        Entry::of::<artifacts::ReadSubtasks>(),
-        Entry::of::<git::MergeBranches>(),
-        Entry::of::<git::RunTests>(),
-        Entry::of::<git::FixConflict>(),
-        Entry::of::<artifacts::EmitCr>(),
-        Entry::of::<artifacts::ReadSpec>(),
-        Entry::of::<artifacts::ReadTask>(),
-        Entry::of::<artifacts::ReadDag>(),
-        Entry::of::<artifacts::ReadWalkthrough>(),
-        Entry::of::<artifacts::MarkTaskStatus>(),
-        Entry::of::<git::PrepareBranch>(),
+        Entry::from_tool::<artifacts::CreateSpec>(),
+        Entry::from_tool::<artifacts::CreateTask>(),
+        Entry::from_tool::<artifacts::SetDag>(),
+        Entry::from_tool::<agents::SpawnAgent>(),
+        Entry::from_tool::<artifacts::EmitWalkthrough>(),
+        Entry::from_tool::<artifacts::AddSubtask>(),
+        Entry::from_tool::<artifacts::ReadSubtasks>(),
+        Entry::from_tool::<git::MergeBranches>(),
+        Entry::from_tool::<git::RunTests>(),
+        Entry::from_tool::<git::FixConflict>(),
+        Entry::from_tool::<artifacts::EmitCr>(),
+        Entry::from_tool::<artifacts::ReadSpec>(),
+        Entry::from_tool::<artifacts::ReadTask>(),
+        Entry::from_tool::<artifacts::ReadDag>(),
+        Entry::from_tool::<artifacts::ReadWalkthrough>(),
+        Entry::from_tool::<artifacts::MarkTaskStatus>(),
+        Entry::from_tool::<git::PrepareBranch>(),
     ]);
     tools = tools
         .into_iter()
         .map(|tool| match tool.spec.name.as_str() {
-            "read" => tool.answers::<ReadResult>(),
-            "write" => tool.answers::<WriteResult>(),
-            "edit" => tool.answers::<EditResult>(),
-            "bash" | "plan_bash" => tool.answers::<BashResult>(),
-            "plan_read" => tool.answers::<plan::PlanReadResult>(),
-            "plan_write" | "plan_edit" => tool.answers::<plan::PlanWriteResult>(),
-            "web_search" => tool.answers::<search::WebSearchResult>(),
-            "web_fetch" => tool.answers::<fetch::WebFetchResult>(),
+            "read" => tool.with_output_schema::<ReadResult>(),
+            "write" => tool.with_output_schema::<WriteResult>(),
+            "edit" => tool.with_output_schema::<EditResult>(),
+            "bash" | "plan_bash" => tool.with_output_schema::<BashResult>(),
+            "plan_read" => tool.with_output_schema::<plan::PlanReadResult>(),
+            "plan_write" | "plan_edit" => tool.with_output_schema::<plan::PlanWriteResult>(),
+            "web_search" => tool.with_output_schema::<search::WebSearchResult>(),
+            "web_fetch" => tool.with_output_schema::<fetch::WebFetchResult>(),
             _ => tool,
         })
         .collect();
     Dialect {
         name: "forge",
-        about: "planned runs of several agents over git",
+        description: "planned runs of several agents over git",
         tools,
         external: &[],
         roles: ROLES,
         default_role: None,
-        reading: Reading::Absolute,
-        limits: Limits { general: Limit::bytes(1 << 20), by_tool: &[], paged: &[], ranges: &[] },
-        words: Words { error, error_prefix: "", notice, cancelled: "cancelled" },
+        path_style: PathStyle::Absolute,
+        limits: OutputLimits { general: Limit::bytes(1 << 20), by_tool: &[], paged: &[], ranges: &[] },
+        templates: MessageTemplates {
+            error: render_error,
+            error_prefix: "",
+            notice: render_truncation,
+            cancelled: "cancelled",
+        },
         mode: Mode::Open,
     }
 }
@@ -94,7 +99,7 @@ const ROLES: &[Role] = &[
 ];
 
 /// A failure is an object too: what went wrong, and its code.
-fn error(_: &str, error: &Error) -> Reply {
+fn render_error(_: &str, error: &Error) -> Reply {
     let code = match error {
         Error::UnknownTool(_) => "UNKNOWN_TOOL",
         Error::InvalidArgs(_) => "INVALID_REQUEST",
@@ -110,12 +115,12 @@ fn error(_: &str, error: &Error) -> Reply {
         Error::Failed(_) => "FAILED",
         Error::Internal(_) => "INTERNAL_ERROR",
     };
-    Reply { is_error: true, ..Reply::json(json!({ "error": words::told(error), "code": code })) }
+    Reply { is_error: true, ..Reply::json(json!({ "error": words::error_text(error), "code": code })) }
 }
 
-fn notice(notice: &Notice) -> String {
+fn render_truncation(notice: &TruncationNotice) -> String {
     let file = notice.file.as_ref().map(|file| format!("; the whole is in {}", file.display())).unwrap_or_default();
-    match notice.kept {
+    match notice.kept_size {
         Some(kept) => format!("[{kept} of {} {} shown{file}]", notice.total, notice.unit),
         None => format!("[{} shown{file}]", notice.part(|it| it.to_string())),
     }
@@ -123,7 +128,7 @@ fn notice(notice: &Notice) -> String {
 
 /// Read a file. Returns {content, totalLines}.
 #[derive(Deserialize, JsonSchema)]
-struct Read {
+struct ReadArgs {
     /// Absolute path
     path: String,
     /// [startLine, endLine], counted from 1
@@ -132,7 +137,7 @@ struct Read {
 
 /// Replace a whole file, or create it and its folders. Returns {success, bytesWritten}.
 #[derive(Deserialize, JsonSchema)]
-struct Write {
+struct WriteArgs {
     /// Absolute path
     path: String,
     content: String,
@@ -141,7 +146,7 @@ struct Write {
 /// Replace text that occurs exactly once in a file. Returns {success, diff}; a miss shows the nearest lines.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Edit {
+struct EditArgs {
     /// Absolute path
     path: String,
     /// Exact text to find
@@ -151,7 +156,7 @@ struct Edit {
 
 /// Run a bash command in the sandbox. Returns {stdout, stderr, exitCode}.
 #[derive(Deserialize, JsonSchema)]
-struct Bash {
+struct BashArgs {
     command: String,
     /// Milliseconds (default 120000)
     timeout: Option<u64>,
@@ -185,50 +190,51 @@ struct BashResult {
     exit_code: i32,
 }
 
-impl From<Write> for fs::Write {
-    fn from(Write { path, content }: Write) -> Self {
+impl From<WriteArgs> for fs::WriteTool {
+    fn from(WriteArgs { path, content }: WriteArgs) -> Self {
         Self { path, content }
     }
 }
 
-fn written(out: fs::WriteOut) -> Reply {
+fn render_write(out: fs::WriteOutput) -> Reply {
     Reply::json(json!({ "success": true, "bytesWritten": out.bytes }))
 }
 
-impl From<Bash> for shell::Run {
-    fn from(Bash { command, timeout }: Bash) -> Self {
+impl From<BashArgs> for shell::RunTool {
+    fn from(BashArgs { command, timeout }: BashArgs) -> Self {
         Self {
             script: command,
             // Who writes 0 wants no limit of their own, and a command that is ended at once helps nobody.
             timeout: Some(Duration::from_millis(timeout.filter(|it| *it > 0).unwrap_or(120_000))),
-            keep: Keep::Tail,
+            keep: TruncateSide::KeepTail,
             streams: Streams::Separate,
             ..Self::default()
         }
     }
 }
 
-impl TryFrom<Read> for fs::Read {
+impl TryFrom<ReadArgs> for fs::ReadTool {
     type Error = Error;
 
-    fn try_from(Read { path, range }: Read) -> Result<Self> {
+    fn try_from(ReadArgs { path, range }: ReadArgs) -> Result<Self> {
         // Half of what a reply may have, because JSON spells many characters with two.
         let whole = Self { max_bytes: Some(1 << 19), ..Self::new(path) };
         let Some((first, last)) = range else { return Ok(whole) };
         if last < first {
-            return Err(Error::argument("range", format!("[{first}, {last}] ends before it starts")));
+            return Err(Error::invalid_argument("range", format!("[{first}, {last}] ends before it starts")));
         }
         let limit = Some((last.get() - first.get() + 1) as usize);
         Ok(Self { limit, ..whole.from_line(first.get()) })
     }
 }
 
-fn content(out: fs::ReadOut) -> Reply {
+fn render_read(out: fs::ReadOutput) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
         Ok(page) => {
-            let mut data = json!({ "content": page.exact(), "totalLines": page.total.count() });
-            if page.cut == Some(fs::CutBy::Bytes) {
-                data["truncated"] = format!("go on with range [{0}, {1}]", page.last() + 1, page.last() + 2000).into();
+            let mut data = json!({ "content": page.to_exact_text(), "totalLines": page.total.count() });
+            if page.cut == Some(fs::PageLimit::Bytes) {
+                data["truncated"] =
+                    format!("go on with range [{0}, {1}]", page.last_line() + 1, page.last_line() + 2000).into();
             }
             if let Some(encoding) = page.encoding {
                 data["note"] = encoding.into();
@@ -239,15 +245,15 @@ fn content(out: fs::ReadOut) -> Reply {
     }
 }
 
-impl From<Edit> for fs::Edit {
-    fn from(Edit { path, old_str, new_str }: Edit) -> Self {
-        words::edit(path, old_str, new_str)
+impl From<EditArgs> for fs::EditTool {
+    fn from(EditArgs { path, old_str, new_str }: EditArgs) -> Self {
+        words::exact_edit(path, old_str, new_str)
     }
 }
 
-fn edited(out: fs::Edited) -> Reply {
+fn render_edit(out: fs::EditOutput) -> Reply {
     let mut data = json!({ "success": true, "diff": out.unified() });
-    if let Some(note) = out.rung.note() {
+    if let Some(note) = out.match_level.note() {
         data["note"] = note.into();
     }
     Reply::json(data)

@@ -59,10 +59,10 @@ pub fn with_agent_kinds(mut dialect: Dialect, kinds: &[AgentKind]) -> Dialect {
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name.as_str()).collect();
     let about: Vec<String> = kinds.iter().map(describe).collect();
     for entry in &mut dialect.tools {
-        let parameter = KIND_PARAMETERS.into_iter().find(|it| entry.spec.schema["properties"].get(it).is_some());
+        let parameter = KIND_PARAMETERS.into_iter().find(|it| entry.spec.input_schema["properties"].get(it).is_some());
         let Some(parameter) = parameter else { continue };
-        *entry = entry.clone().with(|spec| {
-            let schema = &mut spec.schema["properties"][parameter];
+        *entry = entry.clone().map_spec(|spec| {
+            let schema = &mut spec.input_schema["properties"][parameter];
             schema["enum"] = names.clone().into();
             schema["description"] = about.join("; ").into();
         });
@@ -74,7 +74,7 @@ pub fn with_agent_kinds(mut dialect: Dialect, kinds: &[AgentKind]) -> Dialect {
 const MAX_ABOUT: usize = 200;
 
 fn describe(kind: &AgentKind) -> String {
-    let about: String = kind.about.split_whitespace().collect::<Vec<_>>().join(" ");
+    let about: String = kind.description.split_whitespace().collect::<Vec<_>>().join(" ");
     match about.char_indices().nth(MAX_ABOUT) {
         _ if about.is_empty() => kind.name.clone(),
         Some((end, _)) => format!("{}: {}…", kind.name, &about[..end]),
@@ -88,14 +88,14 @@ mod tests {
 
     #[test]
     fn kinds_of_agents_are_an_enum_with_descriptions() {
-        let kind = |name: &str, about: &str| AgentKind { name: name.into(), about: about.into() };
+        let kind = |name: &str, about: &str| AgentKind { name: name.into(), description: about.into() };
         let kinds = [kind("Explore", "finds things"), kind("reviewer", "Reads\na change"), kind("bare", "")];
         for (dialect, tool, parameter) in
             [(claude(), "Agent", "subagent_type"), (oxydra(), "delegate_to_agent", "agent_name")]
         {
             let dialect = with_agent_kinds(dialect, &kinds);
             let entry = dialect.tools.iter().find(|it| it.spec.name == tool).unwrap();
-            let schema = &entry.spec.schema["properties"][parameter];
+            let schema = &entry.spec.input_schema["properties"][parameter];
             assert_eq!(schema["enum"], serde_json::json!(["Explore", "reviewer", "bare"]));
             assert_eq!(schema["description"], "Explore: finds things; reviewer: Reads a change; bare");
         }

@@ -11,8 +11,8 @@ mod vault;
 
 use std::time::Duration;
 
-use helve_contract::{Cut, Error, Keep, Problem, Profile, Reading, Reply, Tier};
-use helve_engine::{Dialect, Limit, Limits, Mode, Notice, ParameterRange, Words};
+use helve_contract::{ArgumentProblem, CapabilityProfile, Error, PathStyle, Reply, Tier, TruncateSide, Truncation};
+use helve_engine::{Dialect, Limit, MessageTemplates, Mode, OutputLimits, ParameterRange, TruncationNotice};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,32 +23,32 @@ use crate::words;
 pub fn oxydra() -> Dialect {
     let tools = table! {
         // The model calls  with          and we run      answering
-        "file_read"         FileRead   => fs::Read,       content;
-        "file_search"       FileSearch => fs::Grep,       matches;
-        "file_list"         FileList   => fs::List,       listed;
-        "file_write"        FileWrite  => fs::Write,      written;
-        "file_edit"         FileEdit   => fs::Edit,       edited;
-        "file_delete"       FileDelete => fs::Delete,     deleted;
-        "attachment_save"   messages::AttachmentSave => helve_tools::messages::AttachmentSave, messages::saved;
-        "web_fetch"         fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
-        "web_search"        search::WebSearch => helve_tools::web::Search, search::searched;
-        "vault_copyto"      vault::VaultCopyto => helve_tools::vault::CopyTo, vault::copied;
-        "send_media"        messages::SendMedia => helve_tools::messages::SendMedia, messages::sent;
-        "delegate_to_agent" agents::DelegateToAgent => helve_tools::agents::Delegate, agents::delegated;
-        "shell_exec"        ShellExec  => shell::Run,     ran;
-        "memory_search"     memory::Search => helve_tools::memory::Search, memory::found;
-        "memory_save"       memory::Save => helve_tools::memory::Save, memory::plain;
-        "memory_update"     memory::Update => helve_tools::memory::Update, memory::plain;
-        "memory_delete"     memory::Delete => helve_tools::memory::Delete, memory::plain;
-        "scratchpad_read"   scratchpad::Read => helve_tools::scratchpad::Read, memory::plain;
-        "scratchpad_write"  scratchpad::Write => helve_tools::scratchpad::Write, memory::plain;
-        "scratchpad_clear"  scratchpad::Clear => helve_tools::scratchpad::Clear, memory::plain;
-        "schedule_create"   schedule::Create => helve_tools::schedule::Create, schedule::plain;
-        "schedule_search"   schedule::Search => helve_tools::schedule::Search, schedule::plain;
-        "schedule_edit"     schedule::Edit => helve_tools::schedule::Edit, schedule::plain;
-        "schedule_delete"   schedule::Delete => helve_tools::schedule::Delete, schedule::plain;
-        "schedule_runs"     schedule::Runs => helve_tools::schedule::Runs, schedule::plain;
-        "schedule_run_output" schedule::RunOutput => helve_tools::schedule::RunOutput, schedule::plain;
+        "file_read"         FileReadArgs   => fs::ReadTool,       render_read;
+        "file_search"       FileSearchArgs => fs::GrepTool,       render_search;
+        "file_list"         FileListArgs   => fs::ListTool,       render_list;
+        "file_write"        FileWriteArgs  => fs::WriteTool,      render_write;
+        "file_edit"         FileEditArgs   => fs::EditTool,       render_edit;
+        "file_delete"       FileDeleteArgs => fs::DeleteTool,     render_delete;
+        "attachment_save"   messages::AttachmentSaveArgs => helve_tools::messages::AttachmentSaveTool, messages::render_attachment;
+        "web_fetch"         fetch::WebFetchArgs => helve_tools::web::WebFetchTool, fetch::render_fetch;
+        "web_search"        search::WebSearchArgs => helve_tools::web::WebSearchTool, search::render_search;
+        "vault_copyto"      vault::VaultCopyToArgs => helve_tools::vault::VaultCopyTool, vault::render_copy;
+        "send_media"        messages::SendMediaArgs => helve_tools::messages::SendMediaTool, messages::render_media;
+        "delegate_to_agent" agents::DelegateToAgentArgs => helve_tools::agents::AgentDelegateTool, agents::render_delegate;
+        "shell_exec"        ShellExecArgs  => shell::RunTool,     render_shell;
+        "memory_search"     memory::MemorySearchArgs => helve_tools::memory::MemorySearchTool, memory::render_search;
+        "memory_save"       memory::MemorySaveArgs => helve_tools::memory::MemorySaveTool, memory::render_plain;
+        "memory_update"     memory::MemoryUpdateArgs => helve_tools::memory::MemoryUpdateTool, memory::render_plain;
+        "memory_delete"     memory::MemoryDeleteArgs => helve_tools::memory::MemoryDeleteTool, memory::render_plain;
+        "scratchpad_read"   scratchpad::ScratchpadReadArgs => helve_tools::scratchpad::ScratchpadReadTool, memory::render_plain;
+        "scratchpad_write"  scratchpad::ScratchpadWriteArgs => helve_tools::scratchpad::ScratchpadWriteTool, memory::render_plain;
+        "scratchpad_clear"  scratchpad::ScratchpadClearArgs => helve_tools::scratchpad::ScratchpadClearTool, memory::render_plain;
+        "schedule_create"   schedule::ScheduleCreateArgs => helve_tools::schedule::ScheduleCreateTool, schedule::render_plain;
+        "schedule_search"   schedule::ScheduleSearchArgs => helve_tools::schedule::ScheduleSearchTool, schedule::render_plain;
+        "schedule_edit"     schedule::ScheduleEditArgs => helve_tools::schedule::ScheduleEditTool, schedule::render_plain;
+        "schedule_delete"   schedule::ScheduleDeleteArgs => helve_tools::schedule::ScheduleDeleteTool, schedule::render_plain;
+        "schedule_runs"     schedule::ScheduleRunsArgs => helve_tools::schedule::ScheduleRunsTool, schedule::render_plain;
+        "schedule_run_output" schedule::ScheduleRunOutputArgs => helve_tools::schedule::ScheduleRunOutputTool, schedule::render_plain;
     };
     let tools = tools.into_iter().map(|tool| match profile(&tool.spec.name) {
         Some(profile) => tool.confined(profile),
@@ -60,22 +60,22 @@ pub fn oxydra() -> Dialect {
             "file_search" => 20,
             "shell_exec" | "delegate_to_agent" => return tool,
             // It looks at a file and changes none; what it may send goes to the user alone.
-            "send_media" => return tool.with(|spec| spec.tier = Some(Tier::ReadOnly)),
+            "send_media" => return tool.map_spec(|spec| spec.tier = Some(Tier::ReadOnly)),
             name if name.starts_with("schedule_") => 10,
             name if name.starts_with("web_") => 30,
             _ => 15,
         };
-        tool.with(|spec| spec.timeout = Duration::from_secs(seconds))
+        tool.map_spec(|spec| spec.timeout = Duration::from_secs(seconds))
     });
     Dialect {
         name: "oxydra",
-        about: "virtual roots and three safety tiers",
+        description: "virtual roots and three safety tiers",
         tools: tools.collect(),
         external: &[],
         roles: &[],
         default_role: None,
-        reading: Reading::Virtual,
-        limits: Limits {
+        path_style: PathStyle::Virtual,
+        limits: OutputLimits {
             general: Limit::bytes(USUAL),
             // These have limits of their own in characters, which must fit in any script.
             by_tool: const { &[("scratchpad_read", Limit::bytes(1 << 16)), ("schedule_run_output", Limit::bytes(1 << 16))] },
@@ -90,43 +90,48 @@ pub fn oxydra() -> Dialect {
                 ]
             },
         },
-        words: Words { error, error_prefix: "Tool execution failed: ", notice, cancelled: "cancelled" },
+        templates: MessageTemplates {
+            error: render_error,
+            error_prefix: "Tool execution failed: ",
+            notice: render_truncation,
+            cancelled: "cancelled",
+        },
         mode: Mode::Default,
     }
 }
 
 /// The capability profile of a tool. `vault_copyto` runs its two steps with a profile each, commands run in the sandbox,
 /// and the other tools reach no files.
-fn profile(tool: &str) -> Option<Profile> {
+fn profile(tool: &str) -> Option<CapabilityProfile> {
     Some(match tool {
-        "file_read" | "file_search" | "file_list" | "send_media" => Profile::FileReadOnly,
-        "file_write" | "file_edit" | "file_delete" | "attachment_save" => Profile::FileReadWrite,
-        "web_fetch" | "web_search" => Profile::Web,
+        "file_read" | "file_search" | "file_list" | "send_media" => CapabilityProfile::FileReadOnly,
+        "file_write" | "file_edit" | "file_delete" | "attachment_save" => CapabilityProfile::FileReadWrite,
+        "web_fetch" | "web_search" => CapabilityProfile::Web,
         _ => return None,
     })
 }
 
-fn error(_: &str, error: &Error) -> Reply {
+fn render_error(_: &str, error: &Error) -> Reply {
     let text = match error {
-        Error::InvalidArgs(problems) => words::problems(problems, problem),
+        Error::InvalidArgs(problems) => words::render_problems(problems, render_problem),
         Error::Denied(text) if !text.starts_with("blocked by security policy") => {
-            format!("blocked by security policy ({}): {text}", reason(text))
+            format!("blocked by security policy ({}): {text}", policy_reason(text))
         }
-        error => words::told(error),
+        error => words::error_text(error),
     };
-    Reply::failed(text)
+    Reply::error(text)
 }
 
-fn problem(problem: &Problem) -> String {
+fn render_problem(problem: &ArgumentProblem) -> String {
     match problem {
-        Problem::Missing { path, .. } => format!("missing required field '{path}' in arguments"),
-        Problem::Misfit { path, wanted, sent } => format!("field '{path}' must be {wanted}, not {sent}"),
-        Problem::Unknown { .. } | Problem::Other { .. } => problem.to_string(),
+        ArgumentProblem::Missing { path, .. } => format!("missing required field '{path}' in arguments"),
+        ArgumentProblem::Mismatch { path, wanted, sent } => format!("field '{path}' must be {wanted}, not {sent}"),
+        ArgumentProblem::Unknown { .. } | ArgumentProblem::Other { .. } => problem.to_string(),
     }
 }
 
 /// The policy's name for what a refusal is about.
-fn reason(text: &str) -> &'static str {
+fn policy_reason(text: &str) -> &'static str {
     if text.contains("outside the workspace") || text.contains("read-only root") || text.contains("is protected") {
         "PathOutsideAllowedRoots"
     } else {
@@ -134,8 +139,8 @@ fn reason(text: &str) -> &'static str {
     }
 }
 
-fn notice(notice: &Notice) -> String {
-    let line = format!("[output truncated — original size: {} bytes]", words::thousands(notice.cut.bytes));
+fn render_truncation(notice: &TruncationNotice) -> String {
+    let line = format!("[output truncated — original size: {} bytes]", words::group_thousands(notice.truncation.bytes));
     match &notice.file {
         Some(file) => format!("{line}\n[full output: {}]", file.display()),
         None => line,
@@ -144,35 +149,35 @@ fn notice(notice: &Notice) -> String {
 
 /// Reads a text file.
 #[derive(Deserialize, JsonSchema)]
-struct FileRead {
+struct FileReadArgs {
     /// Path under /shared, /tmp or /vault
     path: String,
 }
 
 /// Searches for literal text in all files beneath a path. Returns path:line:text.
 #[derive(Deserialize, JsonSchema)]
-struct FileSearch {
+struct FileSearchArgs {
     path: String,
     query: String,
 }
 
 /// Lists a folder; folders end in /.
 #[derive(Deserialize, JsonSchema)]
-struct FileList {
+struct FileListArgs {
     /// Default /shared
     path: Option<String>,
 }
 
 /// Creates or overwrites a file under /shared or /tmp.
 #[derive(Deserialize, JsonSchema)]
-struct FileWrite {
+struct FileWriteArgs {
     path: String,
     content: String,
 }
 
 /// Replaces text that occurs exactly once in a file.
 #[derive(Deserialize, JsonSchema)]
-struct FileEdit {
+struct FileEditArgs {
     path: String,
     old_text: String,
     new_text: String,
@@ -180,18 +185,18 @@ struct FileEdit {
 
 /// Deletes a file, or a folder with all that is in it.
 #[derive(Deserialize, JsonSchema)]
-struct FileDelete {
+struct FileDeleteArgs {
     path: String,
 }
 
 /// Runs a shell command in a sandbox, starting in /shared. Returns its output; a non-zero exit is an error.
 #[derive(Deserialize, JsonSchema)]
-struct ShellExec {
+struct ShellExecArgs {
     command: String,
 }
 
-impl From<FileSearch> for fs::Grep {
-    fn from(FileSearch { path, query }: FileSearch) -> Self {
+impl From<FileSearchArgs> for fs::GrepTool {
+    fn from(FileSearchArgs { path, query }: FileSearchArgs) -> Self {
         Self {
             pattern: query,
             path: Some(path),
@@ -206,88 +211,88 @@ impl From<FileSearch> for fs::Grep {
     }
 }
 
-fn matches(out: fs::GrepOut) -> Reply {
-    let nothing = fs::Nothing {
+fn render_search(out: fs::GrepOutput) -> Reply {
+    let nothing = fs::NoMatchHints {
         text: "no matches found",
         any_case: "search for it as it is written there",
         next: |_| "narrow the search with a deeper path or a longer query".to_owned(),
-        ..fs::Nothing::default()
+        ..fs::NoMatchHints::default()
     };
-    out.reply(out.lines(fs::Numbers::Shown, fs::Names::Shown), nothing)
+    out.reply(out.lines(fs::LineNumbers::Shown, fs::FileNames::Shown), nothing)
 }
 
-impl From<FileList> for fs::List {
-    fn from(FileList { path }: FileList) -> Self {
+impl From<FileListArgs> for fs::ListTool {
+    fn from(FileListArgs { path }: FileListArgs) -> Self {
         Self { path, hidden: true, ..Self::default() }
     }
 }
 
-fn listed(out: fs::Listing) -> String {
+fn render_list(out: fs::ListOutput) -> String {
     if out.entries.is_empty() { "no entries found".into() } else { out.names() }
 }
 
-impl From<FileWrite> for fs::Write {
-    fn from(FileWrite { path, content }: FileWrite) -> Self {
+impl From<FileWriteArgs> for fs::WriteTool {
+    fn from(FileWriteArgs { path, content }: FileWriteArgs) -> Self {
         Self { path, content }
     }
 }
 
-fn written(out: fs::WriteOut) -> String {
+fn render_write(out: fs::WriteOutput) -> String {
     format!("wrote {} bytes to {}", out.bytes, out.path)
 }
 
-impl From<FileDelete> for fs::Delete {
-    fn from(FileDelete { path }: FileDelete) -> Self {
+impl From<FileDeleteArgs> for fs::DeleteTool {
+    fn from(FileDeleteArgs { path }: FileDeleteArgs) -> Self {
         Self { path }
     }
 }
 
-fn deleted(out: fs::Deleted) -> String {
-    format!("deleted {} {}", out.word(), out.path)
+fn render_delete(out: fs::DeleteOutput) -> String {
+    format!("deleted {} {}", out.kind_label(), out.path)
 }
 
-fn ran(out: shell::RunOut) -> Reply {
-    out.text_or_error()
+fn render_shell(out: shell::RunToolOutput) -> Reply {
+    out.render_text_or_error()
 }
 
-impl From<ShellExec> for shell::Run {
-    fn from(ShellExec { command }: ShellExec) -> Self {
+impl From<ShellExecArgs> for shell::RunTool {
+    fn from(ShellExecArgs { command }: ShellExecArgs) -> Self {
         let timeout = Some(Duration::from_secs(60));
-        Self { script: command, timeout, session_timeout: true, keep: Keep::Head, ..Self::default() }
+        Self { script: command, timeout, session_timeout: true, keep: TruncateSide::KeepHead, ..Self::default() }
     }
 }
 
 /// How much of an answer is shown, unless a setting says otherwise.
 const USUAL: usize = 16_384;
 /// How much of a file is taken before the reply is truncated: as much as the setting for replies allows.
-const TAKEN: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 
-impl From<FileRead> for fs::Read {
-    fn from(FileRead { path }: FileRead) -> Self {
-        Self { max_bytes: Some(TAKEN), ..Self::new(path) }
+impl From<FileReadArgs> for fs::ReadTool {
+    fn from(FileReadArgs { path }: FileReadArgs) -> Self {
+        Self { max_bytes: Some(READ_BYTES), ..Self::new(path) }
     }
 }
 
 /// The text as it is in the file. What does not fit is told by the size of the whole.
-fn content(out: fs::ReadOut) -> Reply {
+fn render_read(out: fs::ReadOutput) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
         Ok(page) if page.cut.is_some() || page.size > USUAL as u64 => {
-            let is_part = page.cut.is_some() || page.size > TAKEN as u64;
-            let cut = is_part.then(|| Cut { bytes: page.size, lines: page.total.count() });
+            let is_part = page.cut.is_some() || page.size > READ_BYTES as u64;
+            let cut = is_part.then(|| Truncation { bytes: page.size, lines: page.total.count() });
             // The whole is the file itself.
-            Reply { cut, spill: Some(page.path.clone()), ..page.exact().into() }
+            Reply { truncation: cut, spill_file: Some(page.path.clone()), ..page.to_exact_text().into() }
         }
         Ok(page) => words::plain_page(&page, |line| format!("line {line}")).into(),
         Err(reply) => *reply,
     }
 }
 
-impl From<FileEdit> for fs::Edit {
-    fn from(FileEdit { path, old_text, new_text }: FileEdit) -> Self {
-        words::edit(path, old_text, new_text)
+impl From<FileEditArgs> for fs::EditTool {
+    fn from(FileEditArgs { path, old_text, new_text }: FileEditArgs) -> Self {
+        words::exact_edit(path, old_text, new_text)
     }
 }
 
-fn edited(out: fs::Edited) -> String {
+fn render_edit(out: fs::EditOutput) -> String {
     format!("updated {}\n{}", out.path, out.unified())
 }

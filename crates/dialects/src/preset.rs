@@ -6,8 +6,8 @@ mod syntax;
 
 use std::time::Duration;
 
-use helve_contract::{Error, Keep, Problem, Reading, Reply, TruncatedBy, format_size};
-use helve_engine::{Dialect, Limit, Limits, Mode, Notice, ParameterRange, Role, Words};
+use helve_contract::{ArgumentProblem, Error, PathStyle, Reply, TruncateSide, TruncatedBy, format_size};
+use helve_engine::{Dialect, Limit, MessageTemplates, Mode, OutputLimits, ParameterRange, Role, TruncationNotice};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,18 +18,18 @@ use crate::words;
 pub fn preset() -> Dialect {
     Dialect {
         name: "preset",
-        about: "small sets of tools, chosen by preset",
+        description: "small sets of tools, chosen by preset",
         tools: table! {
             // The model calls  with     and we run      answering
-            "read"              Read  => fs::Read,       read;
-            "bash"              Bash  => shell::Run,     shell::RunOut::status_last;
-            "edit"              Edit  => fs::Edit,       edited;
-            "write"             Write => fs::Write,      written;
-            "grep"              Grep  => fs::Grep,       matches;
-            "find"              Find  => fs::Find,       found;
-            "ls"                Ls    => fs::List,       listed;
-            "web_search"        search::WebSearch => helve_tools::web::Search, search::searched;
-            "web_fetch"         fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
+            "read"              ReadArgs  => fs::ReadTool,       render_read;
+            "bash"              BashArgs  => shell::RunTool,     shell::RunToolOutput::render_status_last;
+            "edit"              EditArgs  => fs::EditTool,       render_edit;
+            "write"             WriteArgs => fs::WriteTool,      render_write;
+            "grep"              GrepArgs  => fs::GrepTool,       render_grep;
+            "find"              FindArgs  => fs::FindTool,       render_find;
+            "ls"                LsArgs    => fs::ListTool,       render_list;
+            "web_search"        search::WebSearchArgs => helve_tools::web::WebSearchTool, search::render_search;
+            "web_fetch"         fetch::WebFetchArgs => helve_tools::web::WebFetchTool, fetch::render_fetch;
         },
         external: &[],
         roles: &[
@@ -40,8 +40,8 @@ pub fn preset() -> Dialect {
             Role { name: "none", tools: &[], imports: true },
         ],
         default_role: Some("coding"),
-        reading: Reading::Relative,
-        limits: Limits {
+        path_style: PathStyle::Relative,
+        limits: OutputLimits {
             general: Limit::bytes(51_200).lines(2000),
             // A page is cut by its reader, at a line, and says where to go on; that must not be cut off again.
             by_tool: const { &[("read", Limit::bytes(204_800).lines(2010))] },
@@ -55,42 +55,47 @@ pub fn preset() -> Dialect {
                 ]
             },
         },
-        words: Words { error, error_prefix: "", notice, cancelled: "Skipped due to user interrupt." },
+        templates: MessageTemplates {
+            error: render_error,
+            error_prefix: "",
+            notice: render_truncation,
+            cancelled: "Skipped due to user interrupt.",
+        },
         mode: Mode::Open,
     }
 }
 
-fn error(tool: &str, error: &Error) -> Reply {
+fn render_error(tool: &str, error: &Error) -> Reply {
     match error {
         Error::InvalidArgs(problems) => {
-            Reply::failed(format!("validation error: {}", words::problems(problems, problem)))
+            Reply::error(format!("validation error: {}", words::render_problems(problems, render_problem)))
         }
-        error => words::plain(tool, error),
+        error => words::plain_error(tool, error),
     }
 }
 
 /// The seed's sentence for a missing parameter names it and no more.
-fn problem(problem: &Problem) -> String {
+fn render_problem(problem: &ArgumentProblem) -> String {
     match problem {
-        Problem::Missing { path, .. } => format!("missing required parameter \"{path}\""),
+        ArgumentProblem::Missing { path, .. } => format!("missing required parameter \"{path}\""),
         problem => problem.to_string(),
     }
 }
 
-fn notice(notice: &Notice) -> String {
+fn render_truncation(notice: &TruncationNotice) -> String {
     let limit = match notice.by {
         Some(TruncatedBy::Lines) => format!("{} lines", notice.limit.lines),
         _ => format_size(notice.limit.size as u64),
     };
     match &notice.file {
         Some(file) => format!("[Output truncated at {limit}. Full output saved to: {}]", file.display()),
-        None => format!("[Output truncated at {limit}. The whole has {}]", format_size(notice.cut.bytes)),
+        None => format!("[Output truncated at {limit}. The whole has {}]", format_size(notice.truncation.bytes)),
     }
 }
 
 /// Read a file as text. Long files are cut and say how to go on.
 #[derive(Deserialize, JsonSchema)]
-struct Read {
+struct ReadArgs {
     path: String,
     /// First line, from 1
     offset: Option<u64>,
@@ -100,7 +105,7 @@ struct Read {
 
 /// Run a shell command in a sandbox. Returns stdout and stderr together.
 #[derive(Deserialize, JsonSchema)]
-struct Bash {
+struct BashArgs {
     command: String,
     /// Seconds (120)
     timeout: Option<f64>,
@@ -108,7 +113,7 @@ struct Bash {
 
 /// Replace text that occurs exactly once in a file.
 #[derive(Deserialize, JsonSchema)]
-struct Edit {
+struct EditArgs {
     path: String,
     old_text: String,
     new_text: String,
@@ -116,14 +121,14 @@ struct Edit {
 
 /// Create or overwrite a file.
 #[derive(Deserialize, JsonSchema)]
-struct Write {
+struct WriteArgs {
     path: String,
     content: String,
 }
 
 /// Search files for a regex. Returns path:line: text.
 #[derive(Deserialize, JsonSchema)]
-struct Grep {
+struct GrepArgs {
     pattern: String,
     path: Option<String>,
     /// Such as "*.go"
@@ -137,17 +142,17 @@ struct Grep {
 
 /// Find files and folders by name: a glob, or a part of the name.
 #[derive(Deserialize, JsonSchema)]
-struct Find {
+struct FindArgs {
     path: Option<String>,
     pattern: Option<String>,
-    r#type: Option<Type>,
+    r#type: Option<FindType>,
     /// Default 200
     max_results: Option<usize>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Type {
+enum FindType {
     File,
     Dir,
     #[serde(rename = "")]
@@ -156,30 +161,35 @@ enum Type {
 
 /// List a folder with sizes and times.
 #[derive(Deserialize, JsonSchema)]
-struct Ls {
+struct LsArgs {
     path: Option<String>,
     show_hidden: Option<bool>,
 }
 
-impl From<Bash> for shell::Run {
-    fn from(Bash { command, timeout }: Bash) -> Self {
+impl From<BashArgs> for shell::RunTool {
+    fn from(BashArgs { command, timeout }: BashArgs) -> Self {
         let timeout = timeout.filter(|it| it.is_finite() && *it > 0.0).unwrap_or(120.0).min(86_400.0);
-        Self { script: command, timeout: Some(Duration::from_secs_f64(timeout)), keep: Keep::Tail, ..Self::default() }
+        Self {
+            script: command,
+            timeout: Some(Duration::from_secs_f64(timeout)),
+            keep: TruncateSide::KeepTail,
+            ..Self::default()
+        }
     }
 }
 
-impl From<Write> for fs::Write {
-    fn from(Write { path, content }: Write) -> Self {
+impl From<WriteArgs> for fs::WriteTool {
+    fn from(WriteArgs { path, content }: WriteArgs) -> Self {
         Self { path, content }
     }
 }
 
-fn written(out: fs::WriteOut) -> String {
+fn render_write(out: fs::WriteOutput) -> String {
     format!("Wrote {} bytes to {}", out.bytes, out.path)
 }
 
-impl From<Grep> for fs::Grep {
-    fn from(Grep { pattern, path, glob, case_sensitive, context_lines, max_results }: Grep) -> Self {
+impl From<GrepArgs> for fs::GrepTool {
+    fn from(GrepArgs { pattern, path, glob, case_sensitive, context_lines, max_results }: GrepArgs) -> Self {
         let context = context_lines.unwrap_or(0);
         Self {
             pattern: syntax::from_go(&pattern),
@@ -194,54 +204,54 @@ impl From<Grep> for fs::Grep {
     }
 }
 
-fn matches(out: fs::GrepOut) -> Reply {
+fn render_grep(out: fs::GrepOutput) -> Reply {
     out.reply(
         out.spaced_lines(),
-        fs::Nothing {
+        fs::NoMatchHints {
             any_case: "leave case_sensitive out",
             next: |_| "raise max_results, or narrow the search with path, glob or pattern".to_owned(),
-            ..fs::Nothing::default()
+            ..fs::NoMatchHints::default()
         },
     )
 }
 
-impl From<Find> for fs::Find {
-    fn from(Find { path, pattern, r#type, max_results }: Find) -> Self {
+impl From<FindArgs> for fs::FindTool {
+    fn from(FindArgs { path, pattern, r#type, max_results }: FindArgs) -> Self {
         let only = match r#type {
-            Some(Type::File) => Some(fs::Only::File),
-            Some(Type::Dir) => Some(fs::Only::Dir),
-            Some(Type::Both) | None => None,
+            Some(FindType::File) => Some(fs::EntryFilter::File),
+            Some(FindType::Dir) => Some(fs::EntryFilter::Dir),
+            Some(FindType::Both) | None => None,
         };
         Self { path, pattern, only, limit: Some(max_results.unwrap_or(200)), ..Self::default() }
     }
 }
 
-fn found(out: fs::FindOut) -> Reply {
-    out.0.reply(out.0.marked_paths(), "No files found")
+fn render_find(out: fs::FindOutput) -> Reply {
+    out.0.reply(out.0.paths_with_slash(), "No files found")
 }
 
-impl From<Ls> for fs::List {
-    fn from(Ls { path, show_hidden }: Ls) -> Self {
-        Self { path, hidden: show_hidden.unwrap_or(false), detail: fs::Detail::Full }
+impl From<LsArgs> for fs::ListTool {
+    fn from(LsArgs { path, show_hidden }: LsArgs) -> Self {
+        Self { path, hidden: show_hidden.unwrap_or(false), detail: fs::ListDetail::Full }
     }
 }
 
-fn listed(out: fs::Listing) -> String {
+fn render_list(out: fs::ListOutput) -> String {
     out.with_sizes_and_times()
 }
 
-impl From<Read> for fs::Read {
-    fn from(Read { path, offset, limit }: Read) -> Self {
+impl From<ReadArgs> for fs::ReadTool {
+    fn from(ReadArgs { path, offset, limit }: ReadArgs) -> Self {
         let limit = Some(limit.unwrap_or(2000).min(2000));
         Self { limit, max_bytes: Some(51_200), ..Self::new(path).from_line(offset.unwrap_or(1)) }
     }
 }
 
-fn read(out: fs::ReadOut) -> Reply {
+fn render_read(out: fs::ReadOutput) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
         Ok(page) => {
             // The seed wants the size of the whole beside the lines.
-            let size = page.next().map(|_| format!("[the whole file has {}]", format_size(page.size)));
+            let size = page.next_line().map(|_| format!("[the whole file has {}]", format_size(page.size)));
             let text = words::plain_page(&page, |line| format!("offset={line}"));
             Reply { saved: page.saved(), after: size.unwrap_or_default(), ..text.into() }
         }
@@ -249,12 +259,12 @@ fn read(out: fs::ReadOut) -> Reply {
     }
 }
 
-impl From<Edit> for fs::Edit {
-    fn from(Edit { path, old_text, new_text }: Edit) -> Self {
-        words::edit(path, old_text, new_text)
+impl From<EditArgs> for fs::EditTool {
+    fn from(EditArgs { path, old_text, new_text }: EditArgs) -> Self {
+        words::exact_edit(path, old_text, new_text)
     }
 }
 
-fn edited(out: fs::Edited) -> String {
-    words::edited(&out)
+fn render_edit(out: fs::EditOutput) -> String {
+    words::edit_summary(&out)
 }

@@ -7,8 +7,8 @@ mod sessions;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use helve_contract::{Error, Keep, Reading, Reply};
-use helve_engine::{Dialect, Limit, Limits, Mode, Notice, ParameterRange, Role, Words};
+use helve_contract::{Error, PathStyle, Reply, TruncateSide};
+use helve_engine::{Dialect, Limit, MessageTemplates, Mode, OutputLimits, ParameterRange, Role, TruncationNotice};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,38 +19,38 @@ use crate::words;
 pub fn solo() -> Dialect {
     Dialect {
         name: "solo",
-        about: "twenty plain tools of a single agent",
+        description: "twenty plain tools of a single agent",
         tools: table! {
             // The model calls  with            and we run           answering
-            "read"              Read         => fs::Read,            read;
-            "write"             Write        => fs::Write,           written;
-            "edit"              Edit         => fs::Edit,            edited;
-            "apply_patch"       ApplyPatch   => fs::ApplyPatch,      patched;
-            "grep"              Grep         => fs::Grep,            matches;
-            "glob"              Glob         => fs::Glob,            found;
-            "ls"                Ls           => fs::List,            listed;
-            "exec"              Exec         => shell::Run,          shell::RunOut::status_first;
-            "process"           Process      => shell::Process,      process;
-            "cron"              schedule::Cron => helve_tools::schedule::Crontab, schedule::cron;
-            "message"           messages::Message => helve_tools::messages::Message, messages::sent;
-            "agents_list"       sessions::Agents => helve_tools::sessions::Agents, sessions::plain;
-            "sessions_list"     sessions::List => helve_tools::sessions::List, sessions::plain;
-            "sessions_history"  sessions::History => helve_tools::sessions::History, sessions::plain;
-            "sessions_send"     sessions::Send => helve_tools::sessions::Send, sessions::plain;
-            "sessions_spawn"    sessions::Spawn => helve_tools::sessions::Spawn, sessions::plain;
-            "subagents"         sessions::Subagents => helve_tools::sessions::Running, sessions::plain;
-            "sessions_status"   sessions::Status => helve_tools::sessions::Status, sessions::plain;
-            "memory_search"     memory::Search => helve_tools::memory::Search, memory::found;
-            "memory_get"        memory::Get => helve_tools::memory::Get, memory::got;
+            "read"              ReadArgs         => fs::ReadTool,            render_read;
+            "write"             WriteArgs        => fs::WriteTool,           render_write;
+            "edit"              EditArgs         => fs::EditTool,            render_edit;
+            "apply_patch"       ApplyPatchArgs   => fs::ApplyPatchTool,      render_patch;
+            "grep"              GrepArgs         => fs::GrepTool,            render_grep;
+            "glob"              GlobArgs         => fs::GlobTool,            render_glob;
+            "ls"                LsArgs           => fs::ListTool,            render_list;
+            "exec"              ExecArgs         => shell::RunTool,          shell::RunToolOutput::render_status_first;
+            "process"           ProcessArgs      => shell::ProcessTool,      render_process;
+            "cron"              schedule::CronArgs => helve_tools::schedule::CronTool, schedule::render_cron;
+            "message"           messages::MessageArgs => helve_tools::messages::MessageTool, messages::render_message;
+            "agents_list"       sessions::AgentsListArgs => helve_tools::sessions::AgentsListTool, sessions::render_plain;
+            "sessions_list"     sessions::SessionsListArgs => helve_tools::sessions::SessionsListTool, sessions::render_plain;
+            "sessions_history"  sessions::SessionsHistoryArgs => helve_tools::sessions::SessionsHistoryTool, sessions::render_plain;
+            "sessions_send"     sessions::SessionsSendArgs => helve_tools::sessions::SessionsSendTool, sessions::render_plain;
+            "sessions_spawn"    sessions::SessionsSpawnArgs => helve_tools::sessions::SessionsSpawnTool, sessions::render_plain;
+            "subagents"         sessions::SubagentsArgs => helve_tools::sessions::SubagentsTool, sessions::render_plain;
+            "sessions_status"   sessions::SessionsStatusArgs => helve_tools::sessions::SessionsStatusTool, sessions::render_plain;
+            "memory_search"     memory::MemorySearchArgs => helve_tools::memory::MemorySearchTool, memory::render_search;
+            "memory_get"        memory::MemoryGetArgs => helve_tools::memory::MemoryGetTool, memory::render_get;
         },
         external: &[],
         roles: &[
             Role { name: "main", tools: &["*"], imports: true },
-            Role { name: "sub", tools: sessions::SUB, imports: false },
+            Role { name: "sub", tools: sessions::SUBAGENT_TOOLS, imports: false },
         ],
         default_role: Some("main"),
-        reading: Reading::Relative,
-        limits: Limits {
+        path_style: PathStyle::Relative,
+        limits: OutputLimits {
             general: Limit::bytes(51_200),
             by_tool: const {
                 &[
@@ -70,20 +70,25 @@ pub fn solo() -> Dialect {
                 ]
             },
         },
-        words: Words { error, error_prefix: "", notice, cancelled: "Cancelled" },
+        templates: MessageTemplates {
+            error: render_error,
+            error_prefix: "",
+            notice: render_truncation,
+            cancelled: "Cancelled",
+        },
         mode: Mode::Open,
     }
 }
 
-fn error(tool: &str, error: &Error) -> Reply {
+fn render_error(tool: &str, error: &Error) -> Reply {
     match error {
-        Error::UnknownTool(text) => Reply::failed(format!("Tool not found: {text}")),
-        error => words::plain(tool, error),
+        Error::UnknownTool(text) => Reply::error(format!("Tool not found: {text}")),
+        error => words::plain_error(tool, error),
     }
 }
 
-fn notice(notice: &Notice) -> String {
-    let whole = match notice.kept {
+fn render_truncation(notice: &TruncationNotice) -> String {
+    let whole = match notice.kept_size {
         Some(kept) => format!("{kept} of {} {}", notice.total, notice.unit),
         None => notice.part(|it| it.to_string()),
     };
@@ -95,7 +100,7 @@ fn notice(notice: &Notice) -> String {
 
 /// Reads a file; lines come numbered. A long file comes in pages that say how to go on.
 #[derive(Deserialize, JsonSchema)]
-struct Read {
+struct ReadArgs {
     path: String,
     /// Lines to skip (0-based start)
     offset: Option<u64>,
@@ -105,14 +110,14 @@ struct Read {
 
 /// Creates or replaces a file. Missing folders are made.
 #[derive(Deserialize, JsonSchema)]
-struct Write {
+struct WriteArgs {
     path: String,
     content: String,
 }
 
 /// Replaces a piece of text that occurs exactly once in a file. A miss shows the nearest lines.
 #[derive(Deserialize, JsonSchema)]
-struct Edit {
+struct EditArgs {
     path: String,
     old_text: String,
     new_text: String,
@@ -120,13 +125,13 @@ struct Edit {
 
 /// Changes several files at once, all or nothing. Between `*** Begin Patch` and `*** End Patch`: `*** Add File: p`, `*** Update File: p` (then optionally `*** Move to: q`), `*** Delete File: p`; hunks start with `@@`, lines with ' ', '-' or '+'.
 #[derive(Deserialize, JsonSchema)]
-struct ApplyPatch {
+struct ApplyPatchArgs {
     patch: String,
 }
 
 /// Searches file contents. Returns `path:line:text`; .gitignore holds.
 #[derive(Deserialize, JsonSchema)]
-struct Grep {
+struct GrepArgs {
     /// Regex
     pattern: String,
     path: Option<String>,
@@ -136,20 +141,20 @@ struct Grep {
 
 /// Finds files by path pattern, such as "**/*.go".
 #[derive(Deserialize, JsonSchema)]
-struct Glob {
+struct GlobArgs {
     pattern: String,
     path: Option<String>,
 }
 
 /// Lists a folder with kinds and sizes.
 #[derive(Deserialize, JsonSchema)]
-struct Ls {
+struct LsArgs {
     path: String,
 }
 
 /// Runs a shell command in a sandbox. Returns the exit code and the output.
 #[derive(Deserialize, JsonSchema)]
-struct Exec {
+struct ExecArgs {
     command: String,
     workdir: Option<String>,
     env: Option<BTreeMap<String, String>>,
@@ -161,115 +166,115 @@ struct Exec {
 
 /// Watches a background process: its status, its output (poll), input to it, a signal.
 #[derive(Deserialize, JsonSchema)]
-struct Process {
-    action: shell::Action,
+struct ProcessArgs {
+    action: shell::ProcessAction,
     process_id: String,
     input: Option<String>,
     /// SIGTERM, SIGINT, SIGKILL …
     signal: Option<String>,
 }
 
-impl From<Exec> for shell::Run {
-    fn from(Exec { command, workdir, env, background, timeout }: Exec) -> Self {
+impl From<ExecArgs> for shell::RunTool {
+    fn from(ExecArgs { command, workdir, env, background, timeout }: ExecArgs) -> Self {
         Self {
             script: command,
             dir: workdir,
             env: env.unwrap_or_default(),
             // A background process may be written to later; below the least timeout the least is taken.
-            stdin: if background == Some(true) { shell::Stdin::Open } else { shell::Stdin::Closed },
+            stdin: if background == Some(true) { shell::RunStdin::Open } else { shell::RunStdin::Closed },
             timeout: Some(Duration::from_secs(timeout.unwrap_or(1800).max(10))),
             background: background.unwrap_or_default(),
-            keep: Keep::Head,
+            keep: TruncateSide::KeepHead,
             ..Self::default()
         }
     }
 }
 
-impl From<Process> for shell::Process {
-    fn from(Process { action, process_id, input, signal }: Process) -> Self {
+impl From<ProcessArgs> for shell::ProcessTool {
+    fn from(ProcessArgs { action, process_id, input, signal }: ProcessArgs) -> Self {
         Self { id: process_id, action, input, signal }
     }
 }
 
-fn process(out: shell::ProcessOut) -> Reply {
+fn render_process(out: shell::ProcessOutput) -> Reply {
     out.into()
 }
 
-impl From<Write> for fs::Write {
-    fn from(Write { path, content }: Write) -> Self {
+impl From<WriteArgs> for fs::WriteTool {
+    fn from(WriteArgs { path, content }: WriteArgs) -> Self {
         Self { path, content }
     }
 }
 
-fn written(out: fs::WriteOut) -> String {
+fn render_write(out: fs::WriteOutput) -> String {
     format!("wrote {} bytes to {}", out.bytes, out.path)
 }
 
-impl From<ApplyPatch> for fs::ApplyPatch {
-    fn from(ApplyPatch { patch }: ApplyPatch) -> Self {
+impl From<ApplyPatchArgs> for fs::ApplyPatchTool {
+    fn from(ApplyPatchArgs { patch }: ApplyPatchArgs) -> Self {
         Self { patch }
     }
 }
 
-fn patched(out: fs::PatchOut) -> Reply {
+fn render_patch(out: fs::ApplyPatchOutput) -> Reply {
     out.into()
 }
 
-impl From<Grep> for fs::Grep {
-    fn from(Grep { pattern, path, include }: Grep) -> Self {
+impl From<GrepArgs> for fs::GrepTool {
+    fn from(GrepArgs { pattern, path, include }: GrepArgs) -> Self {
         Self { pattern, path, globs: include.into_iter().collect(), ..Self::default() }
     }
 }
 
-fn matches(out: fs::GrepOut) -> Reply {
-    out.reply(out.lines(fs::Numbers::Shown, fs::Names::Shown), fs::Nothing::default())
+fn render_grep(out: fs::GrepOutput) -> Reply {
+    out.reply(out.lines(fs::LineNumbers::Shown, fs::FileNames::Shown), fs::NoMatchHints::default())
 }
 
-impl From<Glob> for fs::Glob {
-    fn from(Glob { pattern, path }: Glob) -> Self {
+impl From<GlobArgs> for fs::GlobTool {
+    fn from(GlobArgs { pattern, path }: GlobArgs) -> Self {
         Self { pattern, path, ..Self::default() }
     }
 }
 
-fn found(out: fs::Files) -> Reply {
+fn render_glob(out: fs::GlobOutput) -> Reply {
     out.reply(out.paths(), "No files found")
 }
 
-impl From<Ls> for fs::List {
-    fn from(Ls { path }: Ls) -> Self {
-        Self { path: Some(path), hidden: true, detail: fs::Detail::Full }
+impl From<LsArgs> for fs::ListTool {
+    fn from(LsArgs { path }: LsArgs) -> Self {
+        Self { path: Some(path), hidden: true, detail: fs::ListDetail::Full }
     }
 }
 
-fn listed(out: fs::Listing) -> String {
+fn render_list(out: fs::ListOutput) -> String {
     out.with_sizes()
 }
 
 /// Bytes of a page when no limit is given, and at most.
-const PAGE: (usize, usize) = (51_200, 524_288);
+const PAGE_BYTES: (usize, usize) = (51_200, 524_288);
 
-impl From<Read> for fs::Read {
-    fn from(Read { path, offset, limit }: Read) -> Self {
-        let max_bytes = Some(if limit.is_some() { PAGE.1 } else { PAGE.0 });
+impl From<ReadArgs> for fs::ReadTool {
+    fn from(ReadArgs { path, offset, limit }: ReadArgs) -> Self {
+        let max_bytes = Some(if limit.is_some() { PAGE_BYTES.1 } else { PAGE_BYTES.0 });
         Self { limit, max_bytes, ..Self::new(path).from_line(offset.unwrap_or(0).saturating_add(1)) }
     }
 }
 
-fn read(out: fs::ReadOut) -> Reply {
+fn render_read(out: fs::ReadOutput) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
         Ok(page) => Reply { saved: page.saved(), ..page.numbered(|line| format!("offset={}", line - 1)).into() },
         Err(reply) => *reply,
     }
 }
 
-impl From<Edit> for fs::Edit {
-    fn from(Edit { path, old_text, new_text }: Edit) -> Self {
-        words::edit(path, old_text, new_text)
+impl From<EditArgs> for fs::EditTool {
+    fn from(EditArgs { path, old_text, new_text }: EditArgs) -> Self {
+        words::exact_edit(path, old_text, new_text)
     }
 }
 
-fn edited(out: fs::Edited) -> String {
-    words::edited(&out)
+fn render_edit(out: fs::EditOutput) -> String {
+    words::edit_summary(&out)
 }
 
 #[cfg(test)]
@@ -279,8 +284,8 @@ mod tests {
     #[test]
     fn a_command_runs_for_half_an_hour_and_at_least_ten_seconds() {
         let seen = [None, Some(1), Some(10), Some(11)].map(|timeout| {
-            let exec = Exec { command: "true".into(), workdir: None, env: None, background: None, timeout };
-            shell::Run::from(exec).timeout.map(|it| it.as_secs())
+            let exec = ExecArgs { command: "true".into(), workdir: None, env: None, background: None, timeout };
+            shell::RunTool::from(exec).timeout.map(|it| it.as_secs())
         });
         assert_eq!(seen, [Some(1800), Some(10), Some(10), Some(11)]);
     }

@@ -1,15 +1,15 @@
 //! Words that several dialects share.
 
-use helve_contract::{Error, Problem, Reply};
+use helve_contract::{ArgumentProblem, Error, Reply};
 use helve_tools::fs;
 
 /// The error in its own words.
-pub(crate) fn plain(_: &str, error: &Error) -> Reply {
-    Reply::failed(told(error))
+pub(crate) fn plain_error(_: &str, error: &Error) -> Reply {
+    Reply::error(error_text(error))
 }
 
 /// What a model is told of an error. What only the operator can mend is not explained to it.
-pub(crate) fn told(error: &Error) -> String {
+pub(crate) fn error_text(error: &Error) -> String {
     match error {
         Error::Internal(_) => "internal error: the tool failed in a way that other arguments will not mend".into(),
         Error::UnknownTool(text) => format!("unknown tool {text}"),
@@ -18,12 +18,12 @@ pub(crate) fn told(error: &Error) -> String {
 }
 
 /// Every problem with the arguments, each worded by `one`.
-pub(crate) fn problems(problems: &[Problem], one: fn(&Problem) -> String) -> String {
+pub(crate) fn render_problems(problems: &[ArgumentProblem], one: fn(&ArgumentProblem) -> String) -> String {
     problems.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// A number with its thousands apart: `142,857`.
-pub(crate) fn thousands(number: u64) -> String {
+pub(crate) fn group_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -36,17 +36,17 @@ pub(crate) fn thousands(number: u64) -> String {
 }
 
 /// A page of text, or the answer for everything that is not text: a picture, a notebook, pages of a PDF.
-pub(crate) fn page_or_reply(out: fs::ReadOut, more_pages: fn(u32) -> String) -> Result<fs::Page, Box<Reply>> {
+pub(crate) fn page_or_reply(out: fs::ReadOutput, more_pages: fn(u32) -> String) -> Result<fs::TextPage, Box<Reply>> {
     match out {
-        fs::ReadOut::Text(page) => Ok(page),
-        fs::ReadOut::Pdf(pdf) => Err(Box::new(pdf.words(more_pages).into())),
+        fs::ReadOutput::Text(page) => Ok(page),
+        fs::ReadOutput::Pdf(pdf) => Err(Box::new(pdf.to_text(more_pages).into())),
         other => Err(Box::new(other.into())),
     }
 }
 
 /// The lines alone, and below them in brackets what else there is to say.
-pub(crate) fn plain_page(page: &fs::Page, hint: fn(u64) -> String) -> String {
-    let mut text = page.exact();
+pub(crate) fn plain_page(page: &fs::TextPage, hint: fn(u64) -> String) -> String {
+    let mut text = page.to_exact_text();
     for note in page.notes(hint) {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -57,13 +57,13 @@ pub(crate) fn plain_page(page: &fs::Page, hint: fn(u64) -> String) -> String {
 }
 
 /// An edit of one place, matched exactly.
-pub(crate) fn edit(path: String, old: String, new: String) -> fs::Edit {
-    fs::Edit { path, old, new, all: false, tolerance: fs::Tolerance::Exact, create: false }
+pub(crate) fn exact_edit(path: String, old: String, new: String) -> fs::EditTool {
+    fs::EditTool { path, old, new, all: false, tolerance: fs::Tolerance::Exact, create: false }
 }
 
 /// How an edit went, and its diff.
-pub(crate) fn edited(out: &fs::Edited) -> String {
-    format!("{}\n{}", out.words(), out.unified())
+pub(crate) fn edit_summary(out: &fs::EditOutput) -> String {
+    format!("{}\n{}", out.summary(), out.unified())
 }
 
 #[cfg(test)]
@@ -72,6 +72,6 @@ mod tests {
 
     #[test]
     fn thousands_stand_apart() {
-        assert_eq!([7, 142_857, 1_000_000].map(thousands), ["7", "142,857", "1,000,000"]);
+        assert_eq!([7, 142_857, 1_000_000].map(group_thousands), ["7", "142,857", "1,000,000"]);
     }
 }

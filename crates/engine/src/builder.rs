@@ -8,42 +8,42 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::{
-    Dialect, Engine, EventLog, ExternalRow, Gate, LimitSettings, NotOffered, Role, Scrub, Spill, strangers::Strangers,
-    table::Table, validate::Schema,
+    Dialect, Engine, EventLog, ExternalRow, Gate, LimitSettings, NotOffered, Redactor, Role, Spill,
+    strangers::UntrustedSources, table::ToolRegistry, validate::CompiledSchema,
 };
 
 /// A tool of an engine, with what is worked out once.
-pub(crate) struct Slot {
+pub(crate) struct RegisteredTool {
     pub(crate) entry: Entry,
-    pub(crate) schema: Schema,
+    pub(crate) schema: CompiledSchema,
 }
 
 /// An engine in the making.
-pub struct Builder {
+pub struct EngineBuilder {
     dialect: Dialect,
     role: Option<String>,
-    wishes: Wishes,
-    added: Vec<Added>,
+    filter: ToolFilter,
+    added: Vec<AddedTool>,
     gate: Option<Gate>,
     events: EventLog,
     spill: Option<Spill>,
     limits: LimitSettings,
-    scrub: Scrub,
-    strangers: Strangers,
-    commands: Commands,
+    redactor: Redactor,
+    untrusted_sources: UntrustedSources,
+    commands: ShellNetwork,
 }
 
 /// Whether commands can reach the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Commands {
+pub enum ShellNetwork {
     /// They cannot: what they are told stays here.
     #[default]
-    Inside,
+    Offline,
     /// They can: a secret in a command line may leave.
     Online,
 }
 
-struct Added {
+struct AddedTool {
     entry: Entry,
     replaces: bool,
 }
@@ -52,7 +52,7 @@ struct Added {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// The dialect has no such role.
-    #[error("the dialect {dialect} has no role `{role}`; {}", roles(.known))]
+    #[error("the dialect {dialect} has no role `{role}`; {}", describe_roles(.known))]
     UnknownRole {
         /// The dialect.
         dialect: &'static str,
@@ -63,7 +63,7 @@ pub enum BuildError {
     },
     /// A name that is no name.
     #[error("`{0}` cannot be a tool's name: 1 to 64 letters, digits, `_` and `-` are allowed")]
-    BadName(String),
+    InvalidName(String),
     /// A name that is taken.
     #[error("there are two tools called `{0}`; rename one, or ask for it to be replaced")]
     Duplicate(String),
@@ -72,7 +72,7 @@ pub enum BuildError {
     NothingToReplace(String),
     /// A schema that does not compile.
     #[error("the schema of `{tool}` does not compile: {why}")]
-    BadSchema {
+    InvalidSchema {
         /// The tool.
         tool: String,
         /// What is wrong with its schema.
@@ -80,24 +80,24 @@ pub enum BuildError {
     },
 }
 
-fn roles(known: &[&str]) -> String {
+fn describe_roles(known: &[&str]) -> String {
     if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) }
 }
 
-impl Builder {
+impl EngineBuilder {
     pub(crate) fn new(dialect: Dialect) -> Self {
         Self {
             dialect,
             role: None,
-            wishes: Wishes::default(),
+            filter: ToolFilter::default(),
             added: Vec::new(),
             gate: None,
             events: EventLog::none(),
             spill: None,
             limits: LimitSettings::default(),
-            scrub: Scrub::standard(),
-            strangers: Strangers::default(),
-            commands: Commands::default(),
+            redactor: Redactor::standard(),
+            untrusted_sources: UntrustedSources::default(),
+            commands: ShellNetwork::default(),
         }
     }
 
@@ -109,8 +109,8 @@ impl Builder {
 
     /// Only these tools, by name or alias; `*` stands for any letters. Said twice, both must name it.
     pub fn only(mut self, names: Vec<String>) -> Self {
-        match &mut self.wishes.only {
-            None => self.wishes.only = Some(names),
+        match &mut self.filter.only {
+            None => self.filter.only = Some(names),
             Some(before) => {
                 before
                     .retain(|old| names.iter().any(|new| new == old || name_matches(new, old, PatternPurpose::Grant)));
@@ -120,27 +120,27 @@ impl Builder {
     }
 
     /// None of these tools, by name or alias; `*` stands for any letters. Beats everything else.
-    pub fn without(mut self, names: Vec<String>) -> Self {
-        self.wishes.without.extend(names);
+    pub fn exclude(mut self, names: Vec<String>) -> Self {
+        self.filter.exclude.extend(names);
         self
     }
 
     /// The ports that the session has. A tool that needs another one is not offered, and a call to it says why. Without
     /// this, every port counts as there.
     pub fn available(mut self, ports: PortSet) -> Self {
-        self.wishes.available = ports;
+        self.filter.available = ports;
         self
     }
 
     /// One more tool. It is there in every role that takes imports.
     pub fn tool(mut self, entry: Entry) -> Self {
-        self.added.push(Added { entry, replaces: false });
+        self.added.push(AddedTool { entry, replaces: false });
         self
     }
 
     /// This tool in place of the one of the same name.
     pub fn replace(mut self, entry: Entry) -> Self {
-        self.added.push(Added { entry, replaces: true });
+        self.added.push(AddedTool { entry, replaces: true });
         self
     }
 
@@ -169,63 +169,63 @@ impl Builder {
     }
 
     /// What is taken for a secret.
-    pub fn scrub(mut self, scrub: Scrub) -> Self {
-        self.scrub = scrub;
+    pub fn redactor(mut self, scrub: Redactor) -> Self {
+        self.redactor = scrub;
         self
     }
 
     /// Tools whose words are taken as ours, by name or alias; `*` stands for any letters.
-    pub fn trusting(mut self, names: Vec<String>) -> Self {
-        self.strangers.trusted = names;
+    pub fn trust_tools(mut self, names: Vec<String>) -> Self {
+        self.untrusted_sources.trusted = names;
         self
     }
 
     /// Files beneath the roots whose words are a stranger's, as patterns such as `downloads/**`.
     pub fn untrusted_files(mut self, globs: &[String]) -> Self {
-        self.strangers = self.strangers.files(globs);
+        self.untrusted_sources = self.untrusted_sources.with_files(globs);
         self
     }
 
     /// Whether commands can reach the network.
-    pub fn commands(mut self, commands: Commands) -> Self {
+    pub fn shell_network(mut self, commands: ShellNetwork) -> Self {
         self.commands = commands;
         self
     }
 
     /// The engine, or what is wrong with the wishes.
     pub fn build(mut self) -> Result<Engine, BuildError> {
-        self.wishes.role = self.chosen_role()?;
-        let mut own: Vec<Arc<Slot>> = std::mem::take(&mut self.dialect.tools)
+        self.filter.role = self.selected_role()?;
+        let mut own: Vec<Arc<RegisteredTool>> = std::mem::take(&mut self.dialect.tools)
             .into_iter()
-            .map(|entry| Arc::new(Slot { entry, schema: Schema::later() }))
+            .map(|entry| Arc::new(RegisteredTool { entry, schema: CompiledSchema::lazy() }))
             .collect();
         let mut added = Vec::new();
-        for Added { entry, replaces } in std::mem::take(&mut self.added) {
-            let slot = Arc::new(outside(entry)?);
+        for AddedTool { entry, replaces } in std::mem::take(&mut self.added) {
+            let slot = Arc::new(compile_external(entry)?);
             if replaces {
-                replace(&mut own, &mut added, slot)?;
+                replace_tool(&mut own, &mut added, slot)?;
             } else {
                 added.push(slot);
             }
         }
         self.dialect.tools = own.iter().chain(&added).map(|slot| slot.entry.clone()).collect();
-        let table = Table::new(&own, added, self.dialect.external, &self.wishes)?;
+        let table = ToolRegistry::new(&own, added, self.dialect.external, &self.filter)?;
         Ok(Engine {
             gate: self.gate.unwrap_or_else(|| Gate::new(self.dialect.mode)),
             dialect: self.dialect,
-            own,
-            wishes: self.wishes,
-            table: watch::Sender::new(Arc::new(table)),
+            builtin_tools: own,
+            filter: self.filter,
+            registry: watch::Sender::new(Arc::new(table)),
             events: self.events,
             spill: self.spill,
             limits: self.limits,
-            scrub: self.scrub,
-            strangers: self.strangers,
-            commands: self.commands,
+            redactor: self.redactor,
+            untrusted_sources: self.untrusted_sources,
+            shell_network: self.commands,
         })
     }
 
-    fn chosen_role(&self) -> Result<Option<Role>, BuildError> {
+    fn selected_role(&self) -> Result<Option<Role>, BuildError> {
         let Some(name) = self.role.as_deref().or(self.dialect.default_role) else { return Ok(None) };
         let role = self.dialect.roles.iter().find(|role| role.name == name);
         role.copied().map(Some).ok_or_else(|| BuildError::UnknownRole {
@@ -237,20 +237,20 @@ impl Builder {
 }
 
 /// Which of all tools a session has.
-pub(crate) struct Wishes {
+pub(crate) struct ToolFilter {
     role: Option<Role>,
     only: Option<Vec<String>>,
-    without: Vec<String>,
+    exclude: Vec<String>,
     available: PortSet,
 }
 
-impl Default for Wishes {
+impl Default for ToolFilter {
     fn default() -> Self {
-        Self { role: None, only: None, without: Vec::new(), available: PortSet::ALL }
+        Self { role: None, only: None, exclude: Vec::new(), available: PortSet::ALL }
     }
 }
 
-impl Wishes {
+impl ToolFilter {
     /// Whether the session offers this tool, or why not.
     pub(crate) fn judge(&self, entry: &Entry, imported: bool) -> Result<(), NotOffered> {
         let spec = &entry.spec;
@@ -265,7 +265,7 @@ impl Wishes {
     }
 
     fn judge_names(&self, covers: &dyn Fn(&str, PatternPurpose) -> bool, imported: bool) -> Result<(), NotOffered> {
-        if self.without.iter().any(|pattern| covers(pattern, PatternPurpose::Restrict)) {
+        if self.exclude.iter().any(|pattern| covers(pattern, PatternPurpose::Restrict)) {
             return Err(NotOffered::Disabled);
         }
         let granted = |pattern: &str| covers(pattern, PatternPurpose::Grant);
@@ -286,15 +286,19 @@ impl Wishes {
 }
 
 /// A tool from outside, with a schema that compiles.
-pub(crate) fn outside(entry: Entry) -> Result<Slot, BuildError> {
-    let entry = entry.with(|spec| rooted(&mut spec.schema));
-    let schema =
-        Schema::now(&entry.spec.schema).map_err(|why| BuildError::BadSchema { tool: entry.spec.name.clone(), why })?;
-    Ok(Slot { entry, schema })
+pub(crate) fn compile_external(entry: Entry) -> Result<RegisteredTool, BuildError> {
+    let entry = entry.map_spec(|spec| ensure_object_schema(&mut spec.input_schema));
+    let schema = CompiledSchema::compile(&entry.spec.input_schema)
+        .map_err(|why| BuildError::InvalidSchema { tool: entry.spec.name.clone(), why })?;
+    Ok(RegisteredTool { entry, schema })
 }
 
 /// Puts a tool where the one of the same name is.
-fn replace(own: &mut [Arc<Slot>], added: &mut [Arc<Slot>], slot: Arc<Slot>) -> Result<(), BuildError> {
+fn replace_tool(
+    own: &mut [Arc<RegisteredTool>],
+    added: &mut [Arc<RegisteredTool>],
+    slot: Arc<RegisteredTool>,
+) -> Result<(), BuildError> {
     let old = own.iter_mut().chain(added).find(|old| old.entry.spec.name == slot.entry.spec.name);
     let Some(old) = old else { return Err(BuildError::NothingToReplace(slot.entry.spec.name.clone())) };
     *old = slot;
@@ -302,7 +306,7 @@ fn replace(own: &mut [Arc<Slot>], added: &mut [Arc<Slot>], slot: Arc<Slot>) -> R
 }
 
 /// Providers want an object at the root of a schema; tools from outside do not always say so.
-fn rooted(schema: &mut Value) {
+fn ensure_object_schema(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             map.entry("type").or_insert_with(|| "object".into());
@@ -324,7 +328,7 @@ mod tests {
     #[test]
     fn every_schema_becomes_an_object() {
         let mut seen = [json!({ "properties": { "a": {} } }), json!(true), json!({ "type": "object" })];
-        seen.iter_mut().for_each(rooted);
+        seen.iter_mut().for_each(ensure_object_schema);
         assert_eq!(
             seen,
             [

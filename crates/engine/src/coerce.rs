@@ -1,15 +1,15 @@
 //! Making arguments fit their schema where nothing is lost: `"5"` for 5, `filePath` for `file_path`, null for nothing.
 
-use helve_contract::nearest;
+use helve_contract::closest_names;
 use serde_json::{Map, Number, Value};
 
 use crate::repair::{self, Risk};
 
 /// How deep arguments are looked at.
-const DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Names that models give to the same thing. Used only for a required parameter that is not there.
-const SAME: &[&[&str]] = &[
+const PARAMETER_SYNONYMS: &[&[&str]] = &[
     &["path", "filepath", "filename", "file", "absolutepath", "targetfile", "relativepath", "targetpath"],
     &["command", "cmd", "script", "shellcommand"],
     &["content", "contents", "filetext", "text", "filecontent", "body"],
@@ -43,32 +43,32 @@ pub(crate) struct Changes {
 }
 
 /// Fits `args` to `schema` in place. Every change leaves a note.
-pub(crate) fn fit(schema: &Value, args: &mut Value, zero: Zero) -> Changes {
-    let mut fit = Fit { root: Root(schema), zero, changes: Changes::default() };
+pub(crate) fn coerce_args(schema: &Value, args: &mut Value, zero: Zero) -> Changes {
+    let mut fit = Coercer { root: SchemaRoot(schema), zero, changes: Changes::default() };
     if let Value::Object(map) = args {
         fit.object(schema, map, "", 0);
     }
     fit.changes
 }
 
-struct Fit<'a> {
-    root: Root<'a>,
+struct Coercer<'a> {
+    root: SchemaRoot<'a>,
     zero: Zero,
     changes: Changes,
 }
 
-impl<'a> Fit<'a> {
+impl<'a> Coercer<'a> {
     fn object(&mut self, schema: &'a Value, map: &mut Map<String, Value>, path: &str, depth: usize) {
         let Some(fields) = schema.get("properties").and_then(Value::as_object) else { return };
         if map.keys().any(|key| !fields.contains_key(key)) {
-            self.names(schema, fields, map, path);
+            self.rename_fields(schema, fields, map, path);
         }
         if map.values().any(Value::is_null) {
-            self.nulls(schema, fields, map, path);
+            self.drop_nulls(schema, fields, map, path);
         }
         for (key, value) in &mut *map {
             if let Some(field) = fields.get(key) {
-                self.value(field, value, &|| join(path, key), depth + 1);
+                self.value(field, value, &|| join_path(path, key), depth + 1);
             }
         }
         if self.zero == Zero::Unset {
@@ -81,77 +81,77 @@ impl<'a> Fit<'a> {
         let is_unset = |key: &str, value: &Value| {
             value.as_f64() == Some(0.0)
                 && !is_required(schema, key)
-                && fields.get(key).is_some_and(|field| is_size(key) || is_below_minimum(self.root.resolved(field)))
+                && fields.get(key).is_some_and(|field| is_size(key) || is_below_minimum(self.root.resolve_refs(field)))
         };
         let unset: Vec<String> = map.iter().filter(|(key, it)| is_unset(key, it)).map(|(key, _)| key.clone()).collect();
         for key in unset {
             map.shift_remove(&key);
-            self.note(format!("left out \"{}\", which was 0", join(path, &key)));
+            self.note(format!("left out \"{}\", which was 0", join_path(path, &key)));
         }
     }
 
     /// Fields that the schema does not know: another spelling of one that it knows, or left out.
-    fn names(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
+    fn rename_fields(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
         let strange: Vec<String> = map.keys().filter(|key| !fields.contains_key(*key)).cloned().collect();
-        let closed = is_closed(schema, fields);
+        let closed = is_closed_schema(schema, fields);
         for key in &strange {
-            let respelt = only(fields.keys().filter(|field| fold(field) == fold(key)));
+            let respelt = single(fields.keys().filter(|field| normalize_name(field) == normalize_name(key)));
             let meant = respelt.or_else(|| if closed { synonym(schema, fields, map, key, &strange) } else { None });
             if let Some(field) = meant.filter(|field| !map.contains_key(*field)) {
                 if let Some(value) = map.shift_remove(key) {
                     map.insert(field.clone(), value);
-                    self.tell(format!("took \"{}\" for \"{field}\"", join(path, key)));
+                    self.tell(format!("took \"{}\" for \"{field}\"", join_path(path, key)));
                 }
             } else if closed && map.get(key).is_some_and(Value::is_null) {
                 map.shift_remove(key);
-                self.note(format!("left out \"{}\", which was null", join(path, key)));
+                self.note(format!("left out \"{}\", which was null", join_path(path, key)));
             } else if closed {
                 map.shift_remove(key);
-                let near = nearest(key, fields.keys().map(String::as_str));
+                let near = closest_names(key, fields.keys().map(String::as_str));
                 let hint = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
-                self.tell(format!("ignored the unknown parameter \"{}\"{hint}", join(path, key)));
-                self.changes.unknown.push(join(path, key));
+                self.tell(format!("ignored the unknown parameter \"{}\"{hint}", join_path(path, key)));
+                self.changes.unknown.push(join_path(path, key));
             }
         }
     }
 
     /// Null for a parameter that may be left out is as good as leaving it out.
-    fn nulls(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
+    fn drop_nulls(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
         let empty: Vec<String> = map
             .iter()
             .filter(|(key, value)| value.is_null() && !is_required(schema, key))
-            .filter(|(key, _)| fields.get(*key).is_some_and(|field| self.root.kinds(field, 0) & NULL == 0))
+            .filter(|(key, _)| fields.get(*key).is_some_and(|field| self.root.accepted_types(field, 0) & NULL == 0))
             .map(|(key, _)| key.clone())
             .collect();
         for key in empty {
             map.shift_remove(&key);
-            self.note(format!("left out \"{}\", which was null", join(path, &key)));
+            self.note(format!("left out \"{}\", which was null", join_path(path, &key)));
         }
     }
 
     fn value(&mut self, schema: &'a Value, value: &mut Value, path: &dyn Fn() -> String, depth: usize) {
-        if depth > DEPTH {
+        if depth > MAX_DEPTH {
             return;
         }
-        let schema = self.root.resolved(schema);
-        let wanted = self.root.kinds(schema, 0);
-        let has = kind(value);
+        let schema = self.root.resolve_refs(schema);
+        let wanted = self.root.accepted_types(schema, 0);
+        let has = value_type_mask(value);
         if wanted & has == 0 {
-            self.change(schema, wanted, value, path);
+            self.convert(schema, wanted, value, path);
         }
         match value {
             Value::Number(number) if wanted & NUMBER == 0 && wanted & INTEGER != 0 && number.is_f64() => {
-                if let Some(whole) = number.as_f64().and_then(whole) {
+                if let Some(whole) = number.as_f64().and_then(exact_integer) {
                     *value = whole.into();
                 }
             }
-            Value::String(text) => self.choice(schema, text, path),
+            Value::String(text) => self.fix_enum_case(schema, text, path),
             Value::Object(map) => {
-                let branch = self.root.branch(schema, OBJECT);
+                let branch = self.root.matching_branch(schema, OBJECT);
                 self.object(branch, map, &path(), depth);
             }
             Value::Array(items) => {
-                let Some(each) = self.root.branch(schema, ARRAY).get("items") else { return };
+                let Some(each) = self.root.matching_branch(schema, ARRAY).get("items") else { return };
                 for (at, item) in items.iter_mut().enumerate() {
                     self.value(each, item, &|| format!("{}[{at}]", path()), depth + 1);
                 }
@@ -161,9 +161,9 @@ impl<'a> Fit<'a> {
     }
 
     /// A value of the wrong type that has an equal of the right one.
-    fn change(&mut self, schema: &'a Value, wanted: u8, value: &mut Value, path: &dyn Fn() -> String) {
+    fn convert(&mut self, schema: &'a Value, wanted: u8, value: &mut Value, path: &dyn Fn() -> String) {
         let new = match &*value {
-            Value::String(text) => self.root.read_from(schema, wanted, text),
+            Value::String(text) => self.root.parse_as(schema, wanted, text),
             Value::Number(number) if wanted & STRING != 0 => Some(Value::String(number.to_string())),
             Value::Bool(flag) if wanted & STRING != 0 => Some(Value::String(flag.to_string())),
             other if wanted & ARRAY != 0 && !other.is_null() && self.root.fits_item(schema, other) => {
@@ -172,20 +172,20 @@ impl<'a> Fit<'a> {
             _ => None,
         };
         if let Some(new) = new {
-            let (old, seen) = (crate::validate::shown(value, 40), crate::validate::shown(&new, 40));
+            let (old, seen) = (crate::validate::display_value(value, 40), crate::validate::display_value(&new, 40));
             self.note(format!("took {old} for {seen} in \"{}\"", path()));
             *value = new;
         }
     }
 
     /// One of a fixed list of words, in another case.
-    fn choice(&mut self, schema: &Value, text: &mut String, path: &dyn Fn() -> String) {
+    fn fix_enum_case(&mut self, schema: &Value, text: &mut String, path: &dyn Fn() -> String) {
         let Some(words) = schema.get("enum").and_then(Value::as_array) else { return };
         if words.iter().any(|word| word.as_str() == Some(text)) {
             return;
         }
-        let alike = words.iter().filter_map(Value::as_str).filter(|word| fold(word) == fold(text));
-        if let Some(word) = only(alike) {
+        let alike = words.iter().filter_map(Value::as_str).filter(|word| normalize_name(word) == normalize_name(text));
+        if let Some(word) = single(alike) {
             self.note(format!("took \"{text}\" for \"{word}\" in \"{}\"", path()));
             word.clone_into(text);
         }
@@ -208,16 +208,16 @@ impl<'a> Fit<'a> {
 
 /// The whole schema, for what refers to it.
 #[derive(Clone, Copy)]
-struct Root<'a>(&'a Value);
+struct SchemaRoot<'a>(&'a Value);
 
-impl<'a> Root<'a> {
-    fn read_from(self, schema: &'a Value, wanted: u8, text: &str) -> Option<Value> {
+impl<'a> SchemaRoot<'a> {
+    fn parse_as(self, schema: &'a Value, wanted: u8, text: &str) -> Option<Value> {
         let plain = text.trim();
         if wanted & (INTEGER | NUMBER) != 0
             && plain.len() <= 40
             && let Ok(number) = serde_json::from_str::<Number>(plain)
         {
-            return match number.as_f64().and_then(whole) {
+            return match number.as_f64().and_then(exact_integer) {
                 _ if !number.is_f64() => Some(Value::Number(number)),
                 Some(whole) if wanted & INTEGER != 0 => Some(whole.into()),
                 _ if wanted & NUMBER != 0 => Some(Value::Number(number)),
@@ -234,9 +234,9 @@ impl<'a> Root<'a> {
         }
         if wanted & (ARRAY | OBJECT) != 0
             && plain.starts_with(['[', '{'])
-            && let Ok(mended) = repair::mend(plain)
-            && mended.mends.iter().all(|mend| mend.risk == Risk::Harmless)
-            && kind(&mended.value) & wanted != 0
+            && let Ok(mended) = repair::repair_json(plain)
+            && mended.repairs.iter().all(|mend| mend.risk == Risk::Harmless)
+            && value_type_mask(&mended.value) & wanted != 0
         {
             return Some(mended.value);
         }
@@ -245,21 +245,23 @@ impl<'a> Root<'a> {
     }
 
     fn fits_item(self, schema: &'a Value, value: &Value) -> bool {
-        let branch = self.branch(schema, ARRAY);
-        branch.get("items").is_some_and(|each| self.kinds(self.resolved(each), 0) & kind(value) != 0)
+        let branch = self.matching_branch(schema, ARRAY);
+        branch
+            .get("items")
+            .is_some_and(|each| self.accepted_types(self.resolve_refs(each), 0) & value_type_mask(value) != 0)
     }
 
     /// The one branch of alternatives that takes this kind of value; the schema itself where there are none.
-    fn branch(self, schema: &'a Value, kind: u8) -> &'a Value {
+    fn matching_branch(self, schema: &'a Value, kind: u8) -> &'a Value {
         let Some(branches) = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word)?.as_array()) else {
             return schema;
         };
-        let takes = branches.iter().map(|it| self.resolved(it)).filter(|it| self.kinds(it, 0) & kind != 0);
-        only(takes).unwrap_or(schema)
+        let takes = branches.iter().map(|it| self.resolve_refs(it)).filter(|it| self.accepted_types(it, 0) & kind != 0);
+        single(takes).unwrap_or(schema)
     }
 
     /// Follows references inside the schema.
-    fn resolved(self, mut schema: &'a Value) -> &'a Value {
+    fn resolve_refs(self, mut schema: &'a Value) -> &'a Value {
         for _ in 0..8 {
             let Some(place) = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#')) else {
                 break;
@@ -273,31 +275,31 @@ impl<'a> Root<'a> {
     }
 
     /// The kinds of value that a schema takes; all of them where it does not say.
-    fn kinds(self, schema: &'a Value, depth: usize) -> u8 {
-        let schema = self.resolved(schema);
+    fn accepted_types(self, schema: &'a Value, depth: usize) -> u8 {
+        let schema = self.resolve_refs(schema);
         if depth > 8 {
             return ALL;
         }
         if let Some(kind) = schema.get("type") {
             return match kind {
-                Value::String(name) => named(name),
-                Value::Array(names) => names.iter().filter_map(Value::as_str).map(named).fold(0, |a, b| a | b),
+                Value::String(name) => type_mask(name),
+                Value::Array(names) => names.iter().filter_map(Value::as_str).map(type_mask).fold(0, |a, b| a | b),
                 _ => ALL,
             };
         }
         if let Some(Value::Array(values)) = schema.get("enum") {
-            return values.iter().map(kind).fold(0, |a, b| a | b);
+            return values.iter().map(value_type_mask).fold(0, |a, b| a | b);
         }
         if let Some(value) = schema.get("const") {
-            return kind(value);
+            return value_type_mask(value);
         }
         for word in ["anyOf", "oneOf"] {
             if let Some(Value::Array(branches)) = schema.get(word) {
-                return branches.iter().map(|it| self.kinds(it, depth + 1)).fold(0, |a, b| a | b);
+                return branches.iter().map(|it| self.accepted_types(it, depth + 1)).fold(0, |a, b| a | b);
             }
         }
         if let Some(Value::Array(parts)) = schema.get("allOf") {
-            return parts.iter().map(|it| self.kinds(it, depth + 1)).fold(ALL, |a, b| a & b);
+            return parts.iter().map(|it| self.accepted_types(it, depth + 1)).fold(ALL, |a, b| a & b);
         }
         ALL
     }
@@ -312,7 +314,7 @@ const ARRAY: u8 = 32;
 const OBJECT: u8 = 64;
 const ALL: u8 = 127;
 
-fn named(name: &str) -> u8 {
+fn type_mask(name: &str) -> u8 {
     match name {
         "null" => NULL,
         "boolean" => BOOLEAN,
@@ -325,7 +327,7 @@ fn named(name: &str) -> u8 {
     }
 }
 
-fn kind(value: &Value) -> u8 {
+fn value_type_mask(value: &Value) -> u8 {
     match value {
         Value::Null => NULL,
         Value::Bool(_) => BOOLEAN,
@@ -338,16 +340,17 @@ fn kind(value: &Value) -> u8 {
 }
 
 /// A number without a fraction, as far as a float holds it exactly.
-fn whole(number: f64) -> Option<i64> {
+fn exact_integer(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
 /// Whether a schema names every field that there is.
-fn is_closed(schema: &Value, fields: &Map<String, Value>) -> bool {
-    const OPEN: [&str; 7] = ["patternProperties", "anyOf", "oneOf", "allOf", "if", "$ref", "unevaluatedProperties"];
+fn is_closed_schema(schema: &Value, fields: &Map<String, Value>) -> bool {
+    const OPEN_KEYWORDS: [&str; 7] =
+        ["patternProperties", "anyOf", "oneOf", "allOf", "if", "$ref", "unevaluatedProperties"];
     let more = schema.get("additionalProperties");
     more == Some(&Value::Bool(false))
-        || (more.is_none() && !fields.is_empty() && OPEN.iter().all(|word| schema.get(word).is_none()))
+        || (more.is_none() && !fields.is_empty() && OPEN_KEYWORDS.iter().all(|word| schema.get(word).is_none()))
 }
 
 fn is_required(schema: &Value, field: &str) -> bool {
@@ -392,24 +395,28 @@ fn synonym<'s>(
     key: &str,
     strange: &[String],
 ) -> Option<&'s String> {
-    let alike = |a: &str, b: &str| SAME.iter().any(|words| words.contains(&&*fold(a)) && words.contains(&&*fold(b)));
-    let field = only(
+    let alike = |a: &str, b: &str| {
+        PARAMETER_SYNONYMS
+            .iter()
+            .any(|words| words.contains(&&*normalize_name(a)) && words.contains(&&*normalize_name(b)))
+    };
+    let field = single(
         fields.keys().filter(|field| !map.contains_key(*field) && is_required(schema, field) && alike(field, key)),
     )?;
-    only(strange.iter().filter(|other| alike(field, other))).map(|_| field)
+    single(strange.iter().filter(|other| alike(field, other))).map(|_| field)
 }
 
 /// The one thing there is, if there is just one.
-fn only<T>(mut things: impl Iterator<Item = T>) -> Option<T> {
+fn single<T>(mut things: impl Iterator<Item = T>) -> Option<T> {
     let first = things.next()?;
     things.next().is_none().then_some(first)
 }
 
-pub(crate) fn fold(name: &str) -> String {
+pub(crate) fn normalize_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect()
 }
 
-pub(crate) fn join(path: &str, key: &str) -> String {
+pub(crate) fn join_path(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
@@ -420,7 +427,7 @@ mod tests {
 
     fn fitted(fields: Value, required: Value, mut args: Value) -> (Value, Vec<String>) {
         let schema = json!({ "type": "object", "properties": fields, "required": required });
-        let notes = fit(&schema, &mut args, Zero::Unset).notes;
+        let notes = coerce_args(&schema, &mut args, Zero::Unset).notes;
         (args, notes)
     }
 
@@ -497,7 +504,7 @@ mod tests {
     fn an_open_object_keeps_what_it_gets() {
         let schema = json!({ "type": "object", "properties": { "a": {} }, "additionalProperties": true });
         let mut args = json!({ "a": 1, "b": 2 });
-        assert_eq!(fit(&schema, &mut args, Zero::Unset).unknown, [""; 0]);
+        assert_eq!(coerce_args(&schema, &mut args, Zero::Unset).unknown, [""; 0]);
         assert_eq!(args, json!({ "a": 1, "b": 2 }));
     }
 
@@ -522,7 +529,7 @@ mod tests {
         assert_eq!(fitted(fields.clone().into(), json!(["limit"]), sent.clone().into()).0, json!({ "limit": 0 }));
         let schema = json!({ "type": "object", "properties": fields });
         let mut args = Value::Object(sent.clone());
-        assert_eq!(fit(&schema, &mut args, Zero::Kept), Changes::default());
+        assert_eq!(coerce_args(&schema, &mut args, Zero::Kept), Changes::default());
         assert_eq!(args, Value::Object(sent));
     }
 
@@ -552,7 +559,7 @@ mod tests {
             "required": ["file_path"],
         });
         let mut args = json!({ "filePath": "a", "limit": "5", "limits": 3, "x": null });
-        let changes = fit(&schema, &mut args, Zero::Unset);
+        let changes = coerce_args(&schema, &mut args, Zero::Unset);
         assert_eq!(args, json!({ "file_path": "a", "limit": 5 }));
         assert_eq!(
             changes.model_notes,

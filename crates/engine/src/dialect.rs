@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use helve_contract::{Cut, Entry, Error, Keep, Limit, Port, PortSet, Reading, Reply, SizeUnit, TruncatedBy};
+use helve_contract::{
+    Entry, Error, Limit, PathStyle, Port, PortSet, Reply, SizeUnit, TruncateSide, TruncatedBy, Truncation,
+};
 use serde_json::Value;
 
 /// Everything that makes one dialect: what the model calls, how it writes paths, how it is answered.
@@ -11,7 +13,7 @@ pub struct Dialect {
     /// Its name: `claude`.
     pub name: &'static str,
     /// One line about it, for people.
-    pub about: &'static str,
+    pub description: &'static str,
     /// The tools, in the order in which the model sees them.
     pub tools: Vec<Entry>,
     /// Rows that another crate supplies while the program runs, such as tools over the resources of MCP servers.
@@ -21,11 +23,11 @@ pub struct Dialect {
     /// The role when none is chosen; `None` gives every tool.
     pub default_role: Option<&'static str>,
     /// How its model writes paths.
-    pub reading: Reading,
+    pub path_style: PathStyle,
     /// What fits into a reply, by tool.
-    pub limits: Limits,
+    pub limits: OutputLimits,
     /// How it is told of errors, cuts and the like.
-    pub words: Words,
+    pub templates: MessageTemplates,
     /// What is asked before a call, when nothing else is configured.
     pub mode: crate::Mode,
 }
@@ -62,7 +64,7 @@ pub struct ExternalRow {
 
 /// What fits into a reply.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct OutputLimits {
     /// For every tool that is not named below.
     pub general: Limit,
     /// For single tools, by name.
@@ -106,14 +108,14 @@ impl ParameterRange {
     }
 }
 
-impl Limits {
+impl OutputLimits {
     /// The limit of a tool.
-    pub fn of(&self, tool: &str) -> Limit {
+    pub fn for_tool(&self, tool: &str) -> Limit {
         self.by_tool.iter().find(|(name, _)| *name == tool).map_or(self.general, |(_, limit)| *limit)
     }
 }
 
-/// Output limits that replace those of the dialect. See [`Builder::limits`](crate::Builder::limits).
+/// Output limits that replace those of the dialect. See [`EngineBuilder::limits`](crate::EngineBuilder::limits).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitSettings {
     /// For every tool, in bytes.
@@ -126,8 +128,8 @@ pub struct LimitSettings {
 
 impl LimitSettings {
     /// The limit of a tool, given that of the dialect.
-    pub(crate) fn apply(&self, limits: &Limits, tool: &str) -> Limit {
-        let mut limit = limits.of(tool);
+    pub(crate) fn apply(&self, limits: &OutputLimits, tool: &str) -> Limit {
+        let mut limit = limits.for_tool(tool);
         if let Some(size) = self.by_tool.get(tool) {
             limit = Limit::bytes(*size).lines(limit.lines);
         } else if limits.paged.contains(&tool) {
@@ -141,24 +143,24 @@ impl LimitSettings {
 
 /// How a dialect words what the engine says.
 #[derive(Clone, Copy)]
-pub struct Words {
+pub struct MessageTemplates {
     /// An error of any kind, for the model, without the prefix; `tool` is the name it called.
     pub error: fn(tool: &str, error: &Error) -> Reply,
     /// What the text of every failed call begins with, whoever wrote the text. JSON replies have no prefix.
     pub error_prefix: &'static str,
     /// The line that tells of a cut. It stands after the text that was kept.
-    pub notice: fn(&Notice) -> String,
+    pub notice: fn(&TruncationNotice) -> String,
     /// What a call says that was cancelled.
     pub cancelled: &'static str,
 }
 
 /// What there is to say about a cut.
 #[derive(Clone, Debug)]
-pub struct Notice {
+pub struct TruncationNotice {
     /// What the whole was.
-    pub cut: Cut,
+    pub truncation: Truncation,
     /// How much was kept, in `unit`; `None` where the text shows the output in another form.
-    pub kept: Option<u64>,
+    pub kept_size: Option<u64>,
     /// The size of the whole, in `unit`.
     pub total: u64,
     /// The unit of the limit; bytes where nothing else is known of the whole.
@@ -166,24 +168,24 @@ pub struct Notice {
     /// Whether the size or the number of lines was too large; `None` where the tool itself left something out.
     pub by: Option<TruncatedBy>,
     /// Which end was kept.
-    pub keep: Keep,
+    pub side: TruncateSide,
     /// The limit that cut it.
     pub limit: Limit,
     /// The file with the whole, as the model can name it.
     pub file: Option<PathBuf>,
 }
 
-impl Notice {
+impl TruncationNotice {
     /// Which part of the whole is shown: `the first 10 of 200 bytes`, or `the beginning of 200 bytes`. Numbers are
     /// formatted by `number`.
     #[must_use]
     pub fn part(&self, number: fn(u64) -> String) -> String {
         let (total, unit) = (number(self.total), self.unit);
-        match (self.kept, self.keep) {
-            (Some(kept), Keep::Head) => format!("the first {} of {total} {unit}", number(kept)),
-            (Some(kept), Keep::Tail) => format!("the last {} of {total} {unit}", number(kept)),
-            (None, Keep::Head) => format!("the beginning of {total} {unit}"),
-            (None, Keep::Tail) => format!("the end of {total} {unit}"),
+        match (self.kept_size, self.side) {
+            (Some(kept), TruncateSide::KeepHead) => format!("the first {} of {total} {unit}", number(kept)),
+            (Some(kept), TruncateSide::KeepTail) => format!("the last {} of {total} {unit}", number(kept)),
+            (None, TruncateSide::KeepHead) => format!("the beginning of {total} {unit}"),
+            (None, TruncateSide::KeepTail) => format!("the end of {total} {unit}"),
         }
     }
 }
@@ -218,7 +220,7 @@ mod tests {
 
     #[test]
     fn settings_replace_limits_but_not_pages() {
-        const LIMITS: Limits = Limits {
+        const LIMITS: OutputLimits = OutputLimits {
             general: Limit::bytes(16_384),
             by_tool: &[
                 ("run", Limit { size: 100, unit: helve_contract::SizeUnit::Chars, lines: 9 }),
@@ -230,7 +232,7 @@ mod tests {
         let none = LimitSettings::default();
         assert_eq!(
             ["run", "read", "x"].map(|it| none.apply(&LIMITS, it)),
-            ["run", "read", "x"].map(|it| LIMITS.of(it))
+            ["run", "read", "x"].map(|it| LIMITS.for_tool(it))
         );
         let all = LimitSettings { max_output_bytes: Some(50), ..none.clone() };
         assert_eq!(all.apply(&LIMITS, "x"), Limit::bytes(50));

@@ -30,55 +30,59 @@ use std::{any::Any, future::poll_fn, panic::AssertUnwindSafe, pin::pin, sync::Ar
 
 use anyhow::anyhow;
 use futures::FutureExt;
-use helve_contract::{Call, Effects, Entry, Error, Fence, Form, Refusal, Reply, Result, Spec, events::SecretLeak};
+use helve_contract::{
+    Call, Effects, Entry, Error, Fence, Refusal, Reply, ReplyFormat, Result, Spec, events::SecretLeak,
+};
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub use batch::Request;
-pub use builder::{BuildError, Builder, Commands};
-pub use commands::NameList;
-pub use dialect::{Dialect, ExternalRow, LimitSettings, Limits, Notice, ParameterRange, Role, Words};
-pub use events::{EventLog, FileEvents, Listener, MemoryEvents};
+pub use batch::CallRequest;
+pub use builder::{BuildError, EngineBuilder, ShellNetwork};
+pub use commands::ProgramAllowlist;
+pub use dialect::{
+    Dialect, ExternalRow, LimitSettings, MessageTemplates, OutputLimits, ParameterRange, Role, TruncationNotice,
+};
+pub use events::{EventCallback, EventLog, FileEvents, MemoryEvents};
 pub use gate::*;
 pub use helve_contract::{Limit, Truncated, format_size, truncate_head, truncate_tail};
 pub use offer::{Decision, NotOffered, ToolStatus};
 pub use policy::*;
-pub use scrub::Scrub;
+pub use scrub::Redactor;
 pub use spill::Spill;
 
-use builder::{Slot, Wishes};
-use limits::Kept;
-use prepare::Ready;
-use strangers::Strangers;
-use table::Table;
+use builder::{RegisteredTool, ToolFilter};
+use limits::SpillContext;
+use prepare::PreparedCall;
+use strangers::UntrustedSources;
+use table::ToolRegistry;
 
 /// A dialect's tools behind one door. Made once, shared behind an `Arc`.
 pub struct Engine {
     dialect: Dialect,
     /// The dialect's own tools, which stay.
-    own: Vec<Arc<Slot>>,
-    wishes: Wishes,
-    table: watch::Sender<Arc<Table>>,
+    builtin_tools: Vec<Arc<RegisteredTool>>,
+    filter: ToolFilter,
+    registry: watch::Sender<Arc<ToolRegistry>>,
     gate: Gate,
     events: EventLog,
     spill: Option<Spill>,
     limits: LimitSettings,
-    scrub: Scrub,
-    strangers: Strangers,
-    commands: Commands,
+    redactor: Redactor,
+    untrusted_sources: UntrustedSources,
+    shell_network: ShellNetwork,
 }
 
 /// Waits for changes of the tools.
-pub struct News(watch::Receiver<Arc<Table>>);
+pub struct ToolChanges(watch::Receiver<Arc<ToolRegistry>>);
 
-impl News {
+impl ToolChanges {
     /// Waits until the tools are others than when this was last asked; `false` if the engine is gone.
     pub async fn changed(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }
 
     /// Whether the tools are others than when this was last asked, without waiting.
-    pub fn is_any(&mut self) -> bool {
+    pub fn has_changed(&mut self) -> bool {
         let any = self.0.has_changed().unwrap_or(false);
         if any {
             self.0.mark_unchanged();
@@ -89,26 +93,26 @@ impl News {
 
 /// The arguments of a call: as they came from a model's stream, or already parsed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Args {
+pub enum CallArgs {
     /// JSON, or what a model took for it.
     Text(String),
     /// A value.
     Value(Value),
 }
 
-impl From<String> for Args {
+impl From<String> for CallArgs {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<&str> for Args {
+impl From<&str> for CallArgs {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<Value> for Args {
+impl From<Value> for CallArgs {
     fn from(value: Value) -> Self {
         Self::Value(value)
     }
@@ -116,8 +120,8 @@ impl From<Value> for Args {
 
 impl Engine {
     /// Begins an engine for a dialect.
-    pub fn builder(dialect: Dialect) -> Builder {
-        Builder::new(dialect)
+    pub fn builder(dialect: Dialect) -> EngineBuilder {
+        EngineBuilder::new(dialect)
     }
 
     /// The dialect it speaks.
@@ -142,25 +146,26 @@ impl Engine {
 
     /// The tools of this session, in the order in which the model sees them.
     pub fn specs(&self) -> impl Iterator<Item = Arc<Spec>> {
-        self.table().specs().cloned().collect::<Vec<_>>().into_iter()
+        self.registry().specs().cloned().collect::<Vec<_>>().into_iter()
     }
 
     /// The tool of this name or alias, if this session has it.
     pub fn get(&self, name: &str) -> Option<Entry> {
-        self.table().exact(name).map(|slot| slot.entry.clone())
+        self.registry().find_exact(name).map(|slot| slot.entry.clone())
     }
 
     /// The tool that a call of this name would run, in any spelling that a call may use.
     pub fn find(&self, name: &str) -> Option<Entry> {
-        self.table().find(name).map(|slot| slot.entry.clone())
+        self.registry().find(name).map(|slot| slot.entry.clone())
     }
 
     /// These tools from outside in place of all that there were, by the same role and wishes. Calls under way go on with
-    /// what they began with. Answers whether a model sees a difference; if so, [`Engine::news`] tells it.
-    pub fn replace_outside(&self, entries: Vec<Entry>) -> Result<bool, BuildError> {
-        let table = Arc::new(Table::with(&self.own, entries, self.dialect.external, &self.wishes)?);
-        let news = !table.tells_the_same(&self.table());
-        self.table.send_if_modified(|now| {
+    /// what they began with. Answers whether a model sees a difference; if so, [`Engine::tool_changes`] tells it.
+    pub fn replace_external_tools(&self, entries: Vec<Entry>) -> Result<bool, BuildError> {
+        let table =
+            Arc::new(ToolRegistry::with_external(&self.builtin_tools, entries, self.dialect.external, &self.filter)?);
+        let news = !table.has_same_definitions(&self.registry());
+        self.registry.send_if_modified(|now| {
             *now = table;
             news
         });
@@ -168,31 +173,31 @@ impl Engine {
     }
 
     /// Tells when the tools change.
-    pub fn news(&self) -> News {
-        News(self.table.subscribe())
+    pub fn tool_changes(&self) -> ToolChanges {
+        ToolChanges(self.registry.subscribe())
     }
 
     /// The tools as they are now.
-    pub(crate) fn table(&self) -> Arc<Table> {
-        self.table.borrow().clone()
+    pub(crate) fn registry(&self) -> Arc<ToolRegistry> {
+        self.registry.borrow().clone()
     }
 
     /// Runs one call, from the model's words to the words for the model.
-    pub async fn run(&self, name: &str, args: impl Into<Args>, call: Call) -> Reply {
-        let table = self.table();
+    pub async fn run(&self, name: &str, args: impl Into<CallArgs>, call: Call) -> Reply {
+        let table = self.registry();
         let mut ready = table.prepare(name, args.into(), self.dialect.limits.ranges);
-        let mut record = self.events.open(&self.scrub, name, &mut ready, &call);
+        let mut record = self.events.open(&self.redactor, name, &mut ready, &call);
 
-        let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
-        let output = ready.slot.and_then(|slot| slot.entry.spec.output.as_ref());
+        let tool = ready.tool.map_or(name, |slot| slot.entry.spec.name.as_str());
+        let output = ready.tool.and_then(|slot| slot.entry.spec.output_schema.as_ref());
         let repairs = std::mem::take(&mut ready.notes);
         let mut notes = Vec::new();
         let model_notes = std::mem::take(&mut ready.model_notes);
-        let mut work = pin!(self.perform(ready, &call));
+        let mut work = pin!(self.execute(ready, &call));
         let done = poll_fn(|context| {
             let polled = work.as_mut().poll(context);
             if polled.is_pending() {
-                record.waits();
+                record.flush_start();
             }
             polled
         });
@@ -200,9 +205,9 @@ impl Engine {
             Ok(done) => done,
             Err(Failure { error, refusal }) => {
                 if matches!(error, Error::Denied(_)) {
-                    record.refused();
+                    record.mark_denied();
                 }
-                (Reply { refusal, ..self.worded(name, error, &mut notes) }, None)
+                (Reply { refusal, ..self.render_error(name, error, &mut notes) }, None)
             }
         };
         if !notes.is_empty() {
@@ -212,45 +217,46 @@ impl Engine {
         reply.model_notes.extend(model_notes);
         reply.model_notes.extend(call.take_remarks());
 
-        self.scrub.reply(&mut reply);
-        let raw = unseen::show(&mut reply);
+        self.redactor.redact_reply(&mut reply);
+        let raw = unseen::escape_invisible(&mut reply);
         let marks = fence.map(|fence| {
-            [fence.opening(), fence.closing()].map(|line| unseen::text(&self.scrub.text(&line)).into_owned())
+            [fence.opening(), fence.closing()]
+                .map(|line| unseen::escape_text(&self.redactor.redact_text(&line)).into_owned())
         });
         let workspace = &call.session.workspace;
-        let kept = self.spill.as_ref().map(|spill| Kept { spill, workspace, raw: raw.as_deref() });
+        let kept = self.spill.as_ref().map(|spill| SpillContext { spill, workspace, raw: raw.as_deref() });
         notes::into_data(&mut reply, output);
         let limit = self.limits.apply(&self.dialect.limits, tool);
-        limits::bound(&mut reply, (limit, call.max_reply), &self.dialect.words, marks.as_ref(), kept);
+        limits::truncate_reply(&mut reply, (limit, call.max_reply), &self.dialect.templates, marks.as_ref(), kept);
         self.prefix_error(&mut reply);
-        record.close(&self.scrub, &mut reply);
+        record.finish(&self.redactor, &mut reply);
         reply
     }
 
     /// A failed reply in this dialect, for a call that did not reach [`Engine::run`].
     pub fn failed(&self, text: impl Into<String>) -> Reply {
-        let mut reply = Reply::failed(text);
+        let mut reply = Reply::error(text);
         self.prefix_error(&mut reply);
         reply
     }
 
     /// Puts the dialect's prefix before the text of a failed reply, once.
     fn prefix_error(&self, reply: &mut Reply) {
-        let prefix = self.dialect.words.error_prefix;
-        if reply.is_error && reply.form == Form::Text && !reply.text.starts_with(prefix.trim_end()) {
+        let prefix = self.dialect.templates.error_prefix;
+        if reply.is_error && reply.format == ReplyFormat::Text && !reply.text.starts_with(prefix.trim_end()) {
             reply.text.insert_str(0, prefix);
         }
     }
 
     /// Past the gate and through the tool, unless the caller gives up first. A panic in a tool ends here.
-    async fn perform(&self, ready: Ready<'_>, call: &Call) -> Result<(Reply, Option<Fence>), Failure> {
-        let (slot, args) = ready.checked()?;
-        call.still_wanted()?;
+    async fn execute(&self, ready: PreparedCall<'_>, call: &Call) -> Result<(Reply, Option<Fence>), Failure> {
+        let (slot, args) = ready.into_valid()?;
+        call.check_cancelled()?;
         let spec = &slot.entry.spec;
-        self.keep_in(spec, &args, call)?;
-        let named = self.strangers.named(&slot.entry, &args, call, self.spill.as_ref());
+        self.check_egress(spec, &args, call)?;
+        let named = self.untrusted_sources.call_targets(&slot.entry, &args, call, self.spill.as_ref());
         let work = AssertUnwindSafe(async {
-            self.gate.pass(spec, &args, call).await?;
+            self.gate.authorize(spec, &args, call).await?;
             let work = slot.entry.run(args, confined(call, spec));
             if spec.timeout == Duration::MAX {
                 return Ok(work.await?);
@@ -260,8 +266,8 @@ impl Engine {
         // What is done at once need not know how to be given up.
         let done = tokio::select! {
             biased;
-            done = work.catch_unwind() => done.unwrap_or_else(|panic| Err(panicked(&*panic).into())),
-            () = given_up(call, spec) => Err(Error::Cancelled.into()),
+            done = work.catch_unwind() => done.unwrap_or_else(|panic| Err(panic_error(&*panic).into())),
+            () = wait_cancelled(call, spec) => Err(Error::Cancelled.into()),
         };
         match done {
             Ok(mut reply) => {
@@ -273,7 +279,7 @@ impl Engine {
     }
 
     /// Refuses a call that would carry a registered secret out of the machine, in every mode, and records the attempt.
-    fn keep_in(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
+    fn check_egress(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
         let Err((error, what)) = self.refuse_secrets(spec, args) else { return Ok(()) };
         let leak = SecretLeak {
             tool: spec.name.clone(),
@@ -282,18 +288,18 @@ impl Engine {
             what,
             after: call.session.taint.origins(),
         };
-        _ = self.events.emit(self.scrub.event(&leak.into()));
+        _ = self.events.emit(self.redactor.event(&leak.into()));
         Err(error)
     }
 
     /// Whether a call would carry a known secret out of the machine: the refusal, and what it found.
     fn refuse_secrets(&self, spec: &Spec, args: &Value) -> Result<(), (Error, String)> {
-        let online = self.commands == Commands::Online && spec.effects.has(Effects::EXECUTES);
-        if !online && ![Effects::NETWORK, Effects::SENDS].iter().any(|effect| spec.effects.has(*effect)) {
+        let online = self.shell_network == ShellNetwork::Online && spec.effects.contains(Effects::EXECUTES);
+        if !online && ![Effects::NETWORK, Effects::SENDS].iter().any(|effect| spec.effects.contains(*effect)) {
             return Ok(());
         }
-        let Some(leak) = self.scrub.leak(args) else { return Ok(()) };
-        let what = leak.told();
+        let Some(leak) = self.redactor.find_leak(args) else { return Ok(()) };
+        let what = leak.describe();
         let error = Error::denied(format!(
             "the arguments contain {what}, which may not leave this machine. Remove it and retry. The attempt was logged.",
         ));
@@ -301,9 +307,9 @@ impl Engine {
     }
 
     /// An error in the dialect's words. What only the operator can mend goes into the notes, not to the model.
-    fn worded(&self, name: &str, error: Error, notes: &mut Vec<String>) -> Reply {
+    fn render_error(&self, name: &str, error: Error, notes: &mut Vec<String>) -> Reply {
         let error = match error {
-            Error::Cancelled => return Reply::failed(self.dialect.words.cancelled),
+            Error::Cancelled => return Reply::error(self.dialect.templates.cancelled),
             Error::Internal(details) => {
                 notes.push(format!("internal error: {details:#}"));
                 Error::Internal(anyhow!(
@@ -312,7 +318,7 @@ impl Engine {
             }
             error => error,
         };
-        (self.dialect.words.error)(name, &error)
+        (self.dialect.templates.error)(name, &error)
     }
 }
 
@@ -320,7 +326,7 @@ impl Engine {
 fn confined(call: &Call, spec: &Spec) -> Call {
     let mut call = call.clone();
     if let Some(profile) = spec.profile {
-        call.session = Arc::new(call.session.within(profile.narrow(&call.session.workspace)));
+        call.session = Arc::new(call.session.with_workspace(profile.narrow(&call.session.workspace)));
     }
     call
 }
@@ -347,17 +353,17 @@ impl From<gate::Refused> for Failure {
 }
 
 /// How long a tool that keeps its own clock has to end by itself when its caller gives up.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const CANCEL_GRACE: Duration = Duration::from_secs(3);
 
 /// Waits until the caller gives up. A tool that keeps its own clock then ends what it started, and tells what it had.
-async fn given_up(call: &Call, spec: &Spec) {
+async fn wait_cancelled(call: &Call, spec: &Spec) {
     call.cancel.cancelled().await;
     if spec.timeout == Duration::MAX {
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(CANCEL_GRACE).await;
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Error {
+fn panic_error(panic: &(dyn Any + Send)) -> Error {
     let words = panic.downcast_ref::<&str>().copied();
     let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words");
     Error::Internal(anyhow!("the tool panicked: {words}"))

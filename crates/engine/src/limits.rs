@@ -6,24 +6,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use helve_contract::{Cut, Form, Keep, Limit, Reply, SavedText, SizeUnit, Truncated, TruncatedBy, Workspace};
+use helve_contract::{
+    Limit, Reply, ReplyFormat, SavedText, SizeUnit, TruncateSide, Truncated, TruncatedBy, Truncation, Workspace,
+};
 use serde_json::{Map, Value};
 
-use crate::{Notice, Spill, Words, unseen};
+use crate::{MessageTemplates, Spill, TruncationNotice, unseen};
 
 /// No text is longer than this, whatever a dialect allows.
-const HARD: usize = 4 << 20;
+const MAX_TEXT_BYTES: usize = 4 << 20;
 /// All pictures of a reply together.
-const MEDIA: usize = 20 << 20;
+const MAX_MEDIA_BYTES: usize = 20 << 20;
 /// Remarks: how many, and how long each.
-const NOTES: (usize, usize) = (40, 500);
+const MAX_NOTES: (usize, usize) = (40, 500);
 
 /// What stands before or after a text and is not truncated with it, at most.
 const MAX_FRAME: usize = 8 << 10;
 
 /// Where the whole of a cut reply is kept, and for whom it is named.
 #[derive(Clone, Copy)]
-pub(crate) struct Kept<'a> {
+pub(crate) struct SpillContext<'a> {
     /// The folder.
     pub(crate) spill: &'a Spill,
     /// The session's roots: a file beneath one is named as its model knows it.
@@ -38,58 +40,74 @@ type Marks = [String; 2];
 /// Bounds a reply and puts its parts together. The whole text goes into a file first, where there is a place for it.
 ///
 /// The limit is the one that the call asked for, or else the dialect's; never more than `most`.
-pub(crate) fn bound(
+pub(crate) fn truncate_reply(
     reply: &mut Reply,
     (limit, most): (Limit, Option<Limit>),
-    words: &Words,
+    words: &MessageTemplates,
     marks: Option<&Marks>,
-    spill: Option<Kept<'_>>,
+    spill: Option<SpillContext<'_>>,
 ) {
-    bound_media(reply);
-    bound_notes(reply);
+    limit_media(reply);
+    limit_notes(reply);
     save_beside(reply, spill);
     record_origin(reply, spill);
     let at_most = |limit: Limit| {
-        let limit = Limit { size: limit.size.min(HARD), ..limit };
+        let limit = Limit { size: limit.size.min(MAX_TEXT_BYTES), ..limit };
         most.map_or(limit, |most| limit.at_most(most))
     };
     let limit = at_most(limit);
-    if reply.form == Form::Json && reply.data.is_some() {
-        bound_json(reply, limit, words, spill);
+    if reply.format == ReplyFormat::Json && reply.data.is_some() {
+        truncate_json(reply, limit, words, spill);
     } else {
-        bound_text(reply, reply.limit.map_or(limit, at_most), words, marks, spill);
+        truncate_text(reply, reply.limit.map_or(limit, at_most), words, marks, spill);
         if let Some(data) = &mut reply.data
-            && !fits(data, limit.size.max(4096))
+            && !fits_json(data, limit.size.max(4096))
         {
-            *data = smaller(data, limit.size.max(4096), reply.keep);
+            *data = shrink_value(data, limit.size.max(4096), reply.truncate_side);
         }
     }
 }
 
-fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, marks: Option<&Marks>, spill: Option<Kept<'_>>) {
-    let part = truncate(&reply.text, limit, reply.keep);
-    let notice = if part.by.is_none() && reply.cut.is_none() {
+fn truncate_text(
+    reply: &mut Reply,
+    limit: Limit,
+    words: &MessageTemplates,
+    marks: Option<&Marks>,
+    spill: Option<SpillContext<'_>>,
+) {
+    let part = truncate(&reply.text, limit, reply.truncate_side);
+    let notice = if part.by.is_none() && reply.truncation.is_none() {
         String::new()
     } else {
         let by = part.by;
         let body = part.text.strip_suffix('\n').unwrap_or(part.text).to_owned();
         // Sizes are those of the output, not of the text in which its invisible characters are escaped.
         let raw = spill.and_then(|it| it.raw).unwrap_or(&reply.text);
-        let shown = match reply.keep {
-            Keep::Head => &raw[..unseen::raw_offset(raw, body.len())],
-            Keep::Tail => &raw[unseen::raw_offset(raw, reply.text.len() - part.text.len())..],
+        let shown = match reply.truncate_side {
+            TruncateSide::KeepHead => &raw[..unseen::raw_offset(raw, body.len())],
+            TruncateSide::KeepTail => &raw[unseen::raw_offset(raw, reply.text.len() - part.text.len())..],
         };
-        let is_whole = reply.cut.is_none() && reply.source_bytes.is_none();
+        let is_whole = reply.truncation.is_none() && reply.source_bytes.is_none();
         // What the tool left out itself is known in bytes only.
         let unit = if is_whole { limit.unit } else { SizeUnit::Bytes };
         let cut = whole_size(reply, raw);
         let total = if is_whole { unit.measure(raw) as u64 } else { cut.bytes };
         let kept = reply.source_bytes.is_none();
         let kept = kept.then(|| unit.measure(shown.strip_suffix('\n').unwrap_or(shown)) as u64);
-        let file = if by.is_some() { kept_in(reply, marks, spill) } else { reply.spill.clone().map(PathBuf::from) };
+        let file =
+            if by.is_some() { spill_path(reply, marks, spill) } else { reply.spill_file.clone().map(PathBuf::from) };
         reply.text = body;
-        reply.cut = Some(cut);
-        (words.notice)(&Notice { cut, kept, total, unit, by, keep: reply.keep, limit, file })
+        reply.truncation = Some(cut);
+        (words.notice)(&TruncationNotice {
+            truncation: cut,
+            kept_size: kept,
+            total,
+            unit,
+            by,
+            side: reply.truncate_side,
+            limit,
+            file,
+        })
     };
     if let Some([opening, closing]) = marks {
         reply.text = format!("{opening}\n{}\n{closing}", reply.text.trim_end());
@@ -103,35 +121,36 @@ fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, marks: Option<&Mar
 }
 
 /// The size of the whole output: what the tool says of it, or else that of its text.
-fn whole_size(reply: &Reply, text: &str) -> Cut {
-    let cut = reply.cut.unwrap_or(Cut::of(text));
-    Cut { bytes: reply.source_bytes.unwrap_or(cut.bytes), ..cut }
+fn whole_size(reply: &Reply, text: &str) -> Truncation {
+    let cut = reply.truncation.unwrap_or(Truncation::of(text));
+    Truncation { bytes: reply.source_bytes.unwrap_or(cut.bytes), ..cut }
 }
 
 /// Writes the text that goes beside the reply to a file, and names it below the reply.
-fn save_beside(reply: &mut Reply, spill: Option<Kept<'_>>) {
-    let (Some(SavedText { what, text }), Some(Kept { spill, workspace, .. })) = (reply.saved.take(), spill) else {
+fn save_beside(reply: &mut Reply, spill: Option<SpillContext<'_>>) {
+    let (Some(SavedText { what, text }), Some(SpillContext { spill, workspace, .. })) = (reply.saved.take(), spill)
+    else {
         return;
     };
     match spill.write(&[&text], reply.origin.as_ref().map(|it| it.name.as_str())) {
-        Ok(path) => push_line(&mut reply.after, &format!("[{what}: {}]", workspace.shown(&path))),
+        Ok(path) => push_line(&mut reply.after, &format!("[{what}: {}]", workspace.display_path(&path))),
         Err(error) => reply.notes.push(format!("the file beside the reply could not be saved: {error}")),
     }
 }
 
 /// Records that the file which the tool wrote holds untrusted text.
-fn record_origin(reply: &mut Reply, spill: Option<Kept<'_>>) {
-    if let (Some(file), Some(origin), Some(Kept { spill, .. })) = (&reply.spill, &reply.origin, spill)
+fn record_origin(reply: &mut Reply, spill: Option<SpillContext<'_>>) {
+    if let (Some(file), Some(origin), Some(SpillContext { spill, .. })) = (&reply.spill_file, &reply.origin, spill)
         && let Err(error) = spill.record_origin(Path::new(file), &origin.name)
     {
         reply.notes.push(format!("the origin of the saved output could not be recorded: {error}"));
     }
 }
 
-fn truncate(text: &str, limit: Limit, keep: Keep) -> Truncated<'_> {
+fn truncate(text: &str, limit: Limit, keep: TruncateSide) -> Truncated<'_> {
     match keep {
-        Keep::Head => limit.head(text),
-        Keep::Tail => limit.tail(text),
+        TruncateSide::KeepHead => limit.head(text),
+        TruncateSide::KeepTail => limit.tail(text),
     }
 }
 
@@ -146,7 +165,7 @@ fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept<'_>>) {
+fn truncate_json(reply: &mut Reply, limit: Limit, words: &MessageTemplates, spill: Option<SpillContext<'_>>) {
     let data = reply.data.take().unwrap_or(Value::Null);
     let longest = longest_string(&data);
     let asked = reply.limit.filter(|own| longest.is_some_and(|text| !own.admits(text)));
@@ -155,26 +174,35 @@ fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept
         return;
     }
     let cut = whole_size(reply, &reply.text);
-    let file = kept_in(reply, None, spill);
+    let file = spill_path(reply, None, spill);
     let has_source = reply.source_bytes.is_some();
     let notice = |kept: usize| {
         let (kept, total, by) = ((!has_source).then_some(kept as u64), cut.bytes, Some(TruncatedBy::Size));
         let unit = SizeUnit::Bytes;
-        (words.notice)(&Notice { cut, kept, total, unit, by, keep: reply.keep, limit, file: file.clone() })
+        (words.notice)(&TruncationNotice {
+            truncation: cut,
+            kept_size: kept,
+            total,
+            unit,
+            by,
+            side: reply.truncate_side,
+            limit,
+            file: file.clone(),
+        })
     };
     // The notice stands inside the data, so its room comes off the limit.
     let room = limit.size.saturating_sub(notice(limit.size).len() + 64).max(128);
     let asked = longest.zip(asked);
-    let mut smaller = smaller_than(&data, Limit { size: room, ..limit }, reply.keep, asked);
+    let mut smaller = smaller_than(&data, Limit { size: room, ..limit }, reply.truncate_side, asked);
     let notice = notice(smaller.to_string().len());
-    if !remark(&mut smaller, &notice)
+    if !insert_notice(&mut smaller, &notice)
         && let Value::Object(map) = &mut smaller
     {
         map.insert("notice".into(), notice.into());
     }
     reply.text = smaller.to_string();
     reply.data = Some(smaller);
-    reply.cut = Some(cut);
+    reply.truncation = Some(cut);
 }
 
 fn longest_string(value: &Value) -> Option<&str> {
@@ -188,10 +216,10 @@ fn longest_string(value: &Value) -> Option<&str> {
 
 /// The file with the whole text: the tool's own, or one that is written now. A tool that left something out itself and
 /// has no file leaves nothing that could be called whole.
-fn kept_in(reply: &mut Reply, marks: Option<&Marks>, spill: Option<Kept<'_>>) -> Option<PathBuf> {
-    if reply.spill.is_none()
-        && reply.cut.is_none()
-        && let Some(Kept { spill, workspace, raw }) = spill
+fn spill_path(reply: &mut Reply, marks: Option<&Marks>, spill: Option<SpillContext<'_>>) -> Option<PathBuf> {
+    if reply.spill_file.is_none()
+        && reply.truncation.is_none()
+        && let Some(SpillContext { spill, workspace, raw }) = spill
     {
         let text = raw.unwrap_or(&reply.text);
         let parts = match marks {
@@ -199,24 +227,24 @@ fn kept_in(reply: &mut Reply, marks: Option<&Marks>, spill: Option<Kept<'_>>) ->
             None => [text, "", "", "", ""],
         };
         match spill.write(&parts, reply.origin.as_ref().map(|it| it.name.as_str())) {
-            Ok(path) => reply.spill = Some(workspace.shown(&path)),
+            Ok(path) => reply.spill_file = Some(workspace.display_path(&path)),
             Err(error) => reply.notes.push(format!("the full output could not be saved: {error}")),
         }
     }
-    reply.spill.clone().map(PathBuf::from)
+    reply.spill_file.clone().map(PathBuf::from)
 }
 
 /// Whether the JSON of a value has at most so many bytes.
-pub(crate) fn fits(value: &Value, bytes: usize) -> bool {
-    serde_json::to_writer(Room { left: bytes }, value).is_ok()
+pub(crate) fn fits_json(value: &Value, bytes: usize) -> bool {
+    serde_json::to_writer(LimitedWriter { left: bytes }, value).is_ok()
 }
 
 /// Takes so many bytes and no more.
-struct Room {
+struct LimitedWriter {
     left: usize,
 }
 
-impl io::Write for Room {
+impl io::Write for LimitedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.left = self.left.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
         Ok(bytes.len())
@@ -228,19 +256,19 @@ impl io::Write for Room {
 }
 
 /// The text, or a part of it that has at most so many bytes.
-pub(crate) fn short_text(text: &str, bytes: usize, keep: Keep) -> Cow<'_, str> {
-    if text.len() <= bytes { text.into() } else { shortened(text, Limit::bytes(bytes), keep).into() }
+pub(crate) fn truncate_str(text: &str, bytes: usize, keep: TruncateSide) -> Cow<'_, str> {
+    if text.len() <= bytes { text.into() } else { shorten_text(text, Limit::bytes(bytes), keep).into() }
 }
 
 /// The value with its longest texts shortened, until its JSON has at most so many bytes; then with shorter lists.
-pub(crate) fn smaller(value: &Value, bytes: usize, keep: Keep) -> Value {
+pub(crate) fn shrink_value(value: &Value, bytes: usize, keep: TruncateSide) -> Value {
     smaller_than(value, Limit::bytes(bytes), keep, None)
 }
 
 /// The same for a limit in any unit. The text in `asked` has a limit of its own: it is cut once, to the smaller one.
-fn smaller_than(value: &Value, limit: Limit, keep: Keep, asked: Option<(&str, Limit)>) -> Value {
+fn smaller_than(value: &Value, limit: Limit, keep: TruncateSide, asked: Option<(&str, Limit)>) -> Value {
     let is_small = |value: &Value| match limit.unit {
-        SizeUnit::Bytes => fits(value, limit.size),
+        SizeUnit::Bytes => fits_json(value, limit.size),
         SizeUnit::Chars => limit.unit.measure(&value.to_string()) <= limit.size,
     };
     let copied = |longest, items| Shortening { longest, items, keep, asked }.copy(value);
@@ -267,16 +295,16 @@ fn smaller_than(value: &Value, limit: Limit, keep: Keep, asked: Option<(&str, Li
         .unwrap_or_else(|| Value::Object(Map::from_iter([("cut".into(), Value::Bool(true))])))
 }
 
-const MARK: &str = " bytes left out]";
+const OMITTED_SUFFIX: &str = " bytes left out]";
 
 /// A part of a text within a limit, and how much is left out.
-fn shortened(text: &str, limit: Limit, keep: Keep) -> String {
+fn shorten_text(text: &str, limit: Limit, keep: TruncateSide) -> String {
     with_mark(text, truncate(text, limit, keep).text, keep)
 }
 
-fn with_mark(text: &str, part: &str, keep: Keep) -> String {
-    let mark = format!("[{}{MARK}", text.len() - part.len());
-    if keep == Keep::Head { format!("{part}…{mark}") } else { format!("{mark}…{part}") }
+fn with_mark(text: &str, part: &str, keep: TruncateSide) -> String {
+    let mark = format!("[{}{OMITTED_SUFFIX}", text.len() - part.len());
+    if keep == TruncateSide::KeepHead { format!("{part}…{mark}") } else { format!("{mark}…{part}") }
 }
 
 /// How the texts and lists of a value are shortened.
@@ -285,7 +313,7 @@ struct Shortening<'a> {
     longest: usize,
     /// Items of a list.
     items: usize,
-    keep: Keep,
+    keep: TruncateSide,
     asked: Option<(&'a str, Limit)>,
 }
 
@@ -315,24 +343,24 @@ impl Shortening<'_> {
 }
 
 /// Puts the notice beside the first text that was shortened.
-fn remark(value: &mut Value, notice: &str) -> bool {
+fn insert_notice(value: &mut Value, notice: &str) -> bool {
     match value {
-        Value::String(text) if text.ends_with(MARK) => {
+        Value::String(text) if text.ends_with(OMITTED_SUFFIX) => {
             *text = format!("{text}\n{notice}");
             true
         }
-        Value::String(text) if text.starts_with('[') && text.find(MARK).is_some_and(|at| at < 24) => {
+        Value::String(text) if text.starts_with('[') && text.find(OMITTED_SUFFIX).is_some_and(|at| at < 24) => {
             *text = format!("{notice}\n{text}");
             true
         }
-        Value::Array(list) => list.iter_mut().any(|it| remark(it, notice)),
-        Value::Object(map) => map.values_mut().any(|it| remark(it, notice)),
+        Value::Array(list) => list.iter_mut().any(|it| insert_notice(it, notice)),
+        Value::Object(map) => map.values_mut().any(|it| insert_notice(it, notice)),
         _ => false,
     }
 }
 
-fn bound_media(reply: &mut Reply) {
-    let mut room = MEDIA;
+fn limit_media(reply: &mut Reply) {
+    let mut room = MAX_MEDIA_BYTES;
     let before = reply.media.len();
     reply.media.retain(|media| {
         let fits = media.bytes.len() <= room;
@@ -342,19 +370,19 @@ fn bound_media(reply: &mut Reply) {
     let left_out = before - reply.media.len();
     if left_out > 0 {
         reply.notes.push(format!("left out {left_out} pictures or files: a reply holds at most 20 MB of them"));
-        if reply.form == Form::Text {
+        if reply.format == ReplyFormat::Text {
             let line = format!("[{left_out} of {before} pictures left out: together they are over 20 MB]");
             push_line(&mut reply.after, &line);
         }
     }
 }
 
-fn bound_notes(reply: &mut Reply) {
-    reply.notes.truncate(NOTES.0);
-    reply.repairs.truncate(NOTES.0);
+fn limit_notes(reply: &mut Reply) {
+    reply.notes.truncate(MAX_NOTES.0);
+    reply.repairs.truncate(MAX_NOTES.0);
     for note in reply.notes.iter_mut().chain(&mut reply.repairs) {
-        if note.len() > NOTES.1 {
-            note.truncate(note.floor_char_boundary(NOTES.1));
+        if note.len() > MAX_NOTES.1 {
+            note.truncate(note.floor_char_boundary(MAX_NOTES.1));
             note.push('…');
         }
     }
@@ -367,32 +395,39 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    const WORDS: Words = Words {
-        error: |_, error| Reply::failed(error.to_string()),
+    const WORDS: MessageTemplates = MessageTemplates {
+        error: |_, error| Reply::error(error.to_string()),
         error_prefix: "",
-        notice: |it| format!("[{} of {} bytes, {} lines]", it.kept.unwrap_or_default(), it.cut.bytes, it.cut.lines),
+        notice: |it| {
+            format!(
+                "[{} of {} bytes, {} lines]",
+                it.kept_size.unwrap_or_default(),
+                it.truncation.bytes,
+                it.truncation.lines
+            )
+        },
         cancelled: "Cancelled",
     };
 
-    fn bounded(text: &str, keep: Keep, bytes: usize, lines: usize) -> String {
-        let mut reply = Reply { keep, ..Reply::from(text) };
-        bound(&mut reply, (Limit::bytes(bytes).lines(lines), None), &WORDS, None, None);
+    fn bounded(text: &str, keep: TruncateSide, bytes: usize, lines: usize) -> String {
+        let mut reply = Reply { truncate_side: keep, ..Reply::from(text) };
+        truncate_reply(&mut reply, (Limit::bytes(bytes).lines(lines), None), &WORDS, None, None);
         reply.text
     }
 
     #[test]
     fn what_fits_stays_as_it_is() {
-        assert_eq!(bounded("a\nb\n", Keep::Head, 4, 2), "a\nb\n");
+        assert_eq!(bounded("a\nb\n", TruncateSide::KeepHead, 4, 2), "a\nb\n");
     }
 
     #[test]
     fn the_notice_stands_after_the_text_at_either_end() {
         let text = "one\ntwo\nthree\n";
-        assert_eq!(bounded(text, Keep::Head, 100, 2), "one\ntwo\n[7 of 14 bytes, 3 lines]");
-        assert_eq!(bounded(text, Keep::Head, 9, 100), "one\ntwo\n[7 of 14 bytes, 3 lines]");
-        assert_eq!(bounded(text, Keep::Tail, 100, 2), "two\nthree\n[9 of 14 bytes, 3 lines]");
-        assert_eq!(bounded("ééééé", Keep::Head, 5, 9), "éé\n[4 of 10 bytes, 1 lines]");
-        assert_eq!(bounded("ééééé", Keep::Tail, 5, 9), "éé\n[4 of 10 bytes, 1 lines]");
+        assert_eq!(bounded(text, TruncateSide::KeepHead, 100, 2), "one\ntwo\n[7 of 14 bytes, 3 lines]");
+        assert_eq!(bounded(text, TruncateSide::KeepHead, 9, 100), "one\ntwo\n[7 of 14 bytes, 3 lines]");
+        assert_eq!(bounded(text, TruncateSide::KeepTail, 100, 2), "two\nthree\n[9 of 14 bytes, 3 lines]");
+        assert_eq!(bounded("ééééé", TruncateSide::KeepHead, 5, 9), "éé\n[4 of 10 bytes, 1 lines]");
+        assert_eq!(bounded("ééééé", TruncateSide::KeepTail, 5, 9), "éé\n[4 of 10 bytes, 1 lines]");
     }
 
     #[test]
@@ -403,7 +438,7 @@ mod tests {
             ..Reply::from("x".repeat(5000))
         };
         let marks = ["[begins]".to_owned(), "[ends]".to_owned()];
-        bound(&mut reply, (Limit::bytes(10), None), &WORDS, Some(&marks), None);
+        truncate_reply(&mut reply, (Limit::bytes(10), None), &WORDS, Some(&marks), None);
         assert_eq!(
             reply.text,
             "exit code: 3\n[begins]\nxxxxxxxxxx\n[ends]\n[10 of 5000 bytes, 1 lines]\n[120 lines in all]"
@@ -412,9 +447,9 @@ mod tests {
 
     #[test]
     fn a_call_may_ask_for_more_or_less_than_the_dialect_gives() {
-        for (asked, kept) in [(20, 20), (200, 200), (HARD + 1, 300)] {
+        for (asked, kept) in [(20, 20), (200, 200), (MAX_TEXT_BYTES + 1, 300)] {
             let mut reply = Reply { limit: Some(Limit::bytes(asked)), ..Reply::from("x".repeat(300)) };
-            bound(&mut reply, (Limit::bytes(100), None), &WORDS, None, None);
+            truncate_reply(&mut reply, (Limit::bytes(100), None), &WORDS, None, None);
             assert_eq!(reply.text.bytes().filter(|it| *it == b'x').count(), kept);
         }
     }
@@ -422,7 +457,7 @@ mod tests {
     #[test]
     fn json_stays_json() {
         let mut reply = Reply::json(json!({ "id": 7, "out": "x".repeat(5000), "tags": ["a"] }));
-        bound(&mut reply, (Limit::bytes(600).lines(2), None), &WORDS, None, None);
+        truncate_reply(&mut reply, (Limit::bytes(600).lines(2), None), &WORDS, None, None);
         let data: Value = serde_json::from_str(&reply.text).unwrap();
         assert_eq!(Some(&data), reply.data.as_ref());
         assert!(reply.text.len() <= 600 && reply.text.len() > 400, "{}", reply.text.len());
@@ -434,7 +469,7 @@ mod tests {
     fn a_long_line_after_a_short_one_is_kept_in_json_too() {
         let text = format!("/* licence */\n{}", "x".repeat(100_000));
         let mut reply = Reply::json(json!({ "body": text }));
-        bound(&mut reply, (Limit::bytes(16_384), None), &WORDS, None, None);
+        truncate_reply(&mut reply, (Limit::bytes(16_384), None), &WORDS, None, None);
         assert!(reply.text.len() > 8_192 && reply.text.len() <= 16_384, "{}", reply.text.len());
     }
 
@@ -442,7 +477,7 @@ mod tests {
     fn the_longest_string_of_json_is_cut_to_what_the_call_asked_for() {
         let data = json!({ "url": "https://a.example/", "body": "y".repeat(50) });
         let mut reply = Reply { limit: Some(Limit::chars(5)), ..Reply::json(data) };
-        bound(&mut reply, (Limit::bytes(1000), None), &WORDS, None, None);
+        truncate_reply(&mut reply, (Limit::bytes(1000), None), &WORDS, None, None);
         let data: Value = serde_json::from_str(&reply.text).unwrap();
         assert_eq!(data["url"], "https://a.example/");
         assert!(data["body"].as_str().unwrap().starts_with("yyyyy…[45 bytes left out]\n["), "{data}");
@@ -452,7 +487,7 @@ mod tests {
     fn a_string_of_json_that_two_limits_cut_is_cut_once() {
         let data = json!({ "body": "y".repeat(5000) });
         let mut reply = Reply { limit: Some(Limit::chars(2000)), ..Reply::json(data) };
-        bound(&mut reply, (Limit::bytes(1000), None), &WORDS, None, None);
+        truncate_reply(&mut reply, (Limit::bytes(1000), None), &WORDS, None, None);
         let data: Value = serde_json::from_str(&reply.text).unwrap();
         let body = data["body"].as_str().unwrap();
         let shown = body.split('…').next().unwrap().len();
@@ -464,37 +499,39 @@ mod tests {
     fn sizes_are_those_of_the_output_and_not_of_its_escapes() {
         let folder = tempfile::tempdir().unwrap();
         let spill = Spill::new(folder.path().join("spill"), std::time::Duration::from_secs(60));
-        let workspace = Workspace::new([], helve_contract::PathRules::default(), helve_contract::Reading::Absolute);
-        for keep in [Keep::Head, Keep::Tail] {
-            let mut reply = Reply { keep, ..Reply::from("\u{1}".repeat(1000)) };
-            let raw = unseen::show(&mut reply);
+        let workspace = Workspace::new([], helve_contract::PathRules::default(), helve_contract::PathStyle::Absolute);
+        for keep in [TruncateSide::KeepHead, TruncateSide::KeepTail] {
+            let mut reply = Reply { truncate_side: keep, ..Reply::from("\u{1}".repeat(1000)) };
+            let raw = unseen::escape_invisible(&mut reply);
             assert_eq!(reply.text.len(), 4000);
-            let kept = Kept { spill: &spill, workspace: &workspace, raw: raw.as_deref() };
-            bound(&mut reply, (Limit::bytes(400), None), &WORDS, None, Some(kept));
+            let kept = SpillContext { spill: &spill, workspace: &workspace, raw: raw.as_deref() };
+            truncate_reply(&mut reply, (Limit::bytes(400), None), &WORDS, None, Some(kept));
             assert!(reply.text.ends_with("[100 of 1000 bytes, 1 lines]"), "{}", reply.text);
         }
     }
 
     #[test]
     fn a_notice_has_one_unit() {
-        const UNITS: Words =
-            Words { notice: |it| format!("[{} of {} {}]", it.kept.unwrap_or_default(), it.total, it.unit), ..WORDS };
+        const UNITS: MessageTemplates = MessageTemplates {
+            notice: |it| format!("[{} of {} {}]", it.kept_size.unwrap_or_default(), it.total, it.unit),
+            ..WORDS
+        };
         let mut reply = Reply::from("é".repeat(30));
-        bound(&mut reply, (Limit::chars(10), None), &UNITS, None, None);
+        truncate_reply(&mut reply, (Limit::chars(10), None), &UNITS, None, None);
         assert!(reply.text.ends_with("[10 of 30 characters]"), "{}", reply.text);
-        let mut reply = Reply { cut: Some(Cut { bytes: 900, lines: 1 }), ..Reply::from("é".repeat(30)) };
-        bound(&mut reply, (Limit::chars(10), None), &UNITS, None, None);
+        let mut reply = Reply { truncation: Some(Truncation { bytes: 900, lines: 1 }), ..Reply::from("é".repeat(30)) };
+        truncate_reply(&mut reply, (Limit::chars(10), None), &UNITS, None, None);
         assert!(reply.text.ends_with("[20 of 900 bytes]"), "{}", reply.text);
     }
 
     #[test]
     fn the_caller_may_take_less_than_the_dialect_gives() {
-        for form in [Form::Text, Form::Json] {
+        for form in [ReplyFormat::Text, ReplyFormat::Json] {
             let mut reply = Reply { limit: Some(Limit::bytes(9000)), ..Reply::from("x".repeat(9000)) };
-            if form == Form::Json {
+            if form == ReplyFormat::Json {
                 reply = Reply { limit: reply.limit, ..Reply::json(json!({ "a": reply.text })) };
             }
-            bound(&mut reply, (Limit::bytes(1 << 20), Some(Limit::chars(1000))), &WORDS, None, None);
+            truncate_reply(&mut reply, (Limit::bytes(1 << 20), Some(Limit::chars(1000))), &WORDS, None, None);
             assert!((800..1100).contains(&reply.text.len()), "{}", reply.text.len());
             assert!(reply.text.contains("of 90"), "{}", reply.text);
         }
@@ -503,7 +540,7 @@ mod tests {
     #[test]
     fn a_long_list_of_short_things_is_shortened_too() {
         let mut reply = Reply::json(json!({ "all": (0..5000).collect::<Vec<_>>() }));
-        bound(&mut reply, (Limit::bytes(1000).lines(2), None), &WORDS, None, None);
+        truncate_reply(&mut reply, (Limit::bytes(1000).lines(2), None), &WORDS, None, None);
         assert!(reply.text.len() <= 1000);
         let notice = reply.data.unwrap()["notice"].as_str().unwrap().to_owned();
         assert!(notice.ends_with(" of 23899 bytes, 1 lines]"), "{notice}");
@@ -511,24 +548,30 @@ mod tests {
 
     #[test]
     fn what_a_tool_left_out_itself_is_told() {
-        let mut reply = Reply { cut: Some(Cut { bytes: 9000, lines: 300 }), ..Reply::from("the end") };
-        bound(&mut reply, (Limit::bytes(100).lines(100), None), &WORDS, None, None);
+        let mut reply = Reply { truncation: Some(Truncation { bytes: 9000, lines: 300 }), ..Reply::from("the end") };
+        truncate_reply(&mut reply, (Limit::bytes(100).lines(100), None), &WORDS, None, None);
         assert_eq!(reply.text, "the end\n[7 of 9000 bytes, 300 lines]");
     }
 
     #[test]
     fn a_long_text_is_shortened_to_whole_lines_where_they_fill_half() {
         let text = "line of text\n".repeat(50);
-        assert_eq!(short_text(&text, 650, Keep::Head), text);
-        assert_eq!(short_text(&text, 30, Keep::Head), "line of text\nline of text\n…[624 bytes left out]");
-        assert_eq!(short_text(&text, 30, Keep::Tail), "[624 bytes left out]…line of text\nline of text\n");
+        assert_eq!(truncate_str(&text, 650, TruncateSide::KeepHead), text);
+        assert_eq!(
+            truncate_str(&text, 30, TruncateSide::KeepHead),
+            "line of text\nline of text\n…[624 bytes left out]"
+        );
+        assert_eq!(
+            truncate_str(&text, 30, TruncateSide::KeepTail),
+            "[624 bytes left out]…line of text\nline of text\n"
+        );
     }
 
     #[test]
     fn pictures_have_a_limit() {
         let media = |bytes| Media { mime: "image/png".into(), bytes: vec![0; bytes] };
-        let mut reply = Reply { media: vec![media(MEDIA - 1), media(2)], ..Reply::from("two") };
-        bound(&mut reply, (Limit::bytes(1000).lines(10), None), &WORDS, None, None);
+        let mut reply = Reply { media: vec![media(MAX_MEDIA_BYTES - 1), media(2)], ..Reply::from("two") };
+        truncate_reply(&mut reply, (Limit::bytes(1000).lines(10), None), &WORDS, None, None);
         assert_eq!(reply.media.len(), 1);
         assert_eq!(reply.text, "two\n[1 of 2 pictures left out: together they are over 20 MB]");
     }
@@ -545,14 +588,14 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().unwrap();
             let spill = Spill::new(folder.path().join("spill"), std::time::Duration::from_secs(60));
-            let workspace = Workspace::new([], helve_contract::PathRules::default(), helve_contract::Reading::Absolute);
-            let keep = if tail { Keep::Tail } else { Keep::Head };
+            let workspace = Workspace::new([], helve_contract::PathRules::default(), helve_contract::PathStyle::Absolute);
+            let keep = if tail { TruncateSide::KeepTail } else { TruncateSide::KeepHead };
             let limit = if chars { Limit::chars(size) } else { Limit::bytes(size) };
-            let mut reply = Reply { keep, ..Reply::from(text.as_str()) };
-            let kept = Kept { spill: &spill, workspace: &workspace, raw: None };
-            bound(&mut reply, (limit, None), &WORDS, None, Some(kept));
-            prop_assert_eq!(reply.spill.is_some(), !limit.admits(&text));
-            match &reply.spill {
+            let mut reply = Reply { truncate_side: keep, ..Reply::from(text.as_str()) };
+            let kept = SpillContext { spill: &spill, workspace: &workspace, raw: None };
+            truncate_reply(&mut reply, (limit, None), &WORDS, None, Some(kept));
+            prop_assert_eq!(reply.spill_file.is_some(), !limit.admits(&text));
+            match &reply.spill_file {
                 None => prop_assert_eq!(&reply.text, &text),
                 Some(file) => {
                     prop_assert_eq!(&std::fs::read_to_string(file).unwrap(), &text);

@@ -2,41 +2,41 @@
 
 use std::collections::HashMap;
 
-use helve_contract::{Effects, Entry, Error, Result, Spec, nearest, underscored};
+use helve_contract::{Effects, Entry, Error, Result, Spec, closest_names, underscored};
 
-use crate::{BuildError, Engine, NotOffered, ToolStatus, table::Table};
+use crate::{BuildError, Engine, NotOffered, ToolStatus, table::ToolRegistry};
 
 /// The names of a session's tools.
-pub(crate) struct Names {
+pub(crate) struct NameIndex {
     /// Names and aliases as they are written.
-    written: HashMap<String, usize>,
+    exact: HashMap<String, usize>,
     /// The same with `_` for `-`, and names for rules; `None` where two tools would be meant.
     underscored: HashMap<String, Option<usize>>,
     /// The same without case, `-` and `_`; `None` where two tools would be meant.
-    folded: HashMap<String, Option<usize>>,
+    normalized: HashMap<String, Option<usize>>,
 }
 
-impl Names {
+impl NameIndex {
     /// The names of these tools. Two of the same name are an error.
     pub(crate) fn new<'a>(specs: impl Iterator<Item = &'a Spec>) -> Result<Self, BuildError> {
-        let mut names = Self { written: HashMap::new(), underscored: HashMap::new(), folded: HashMap::new() };
+        let mut names = Self { exact: HashMap::new(), underscored: HashMap::new(), normalized: HashMap::new() };
         let mut for_rules: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, spec) in specs.enumerate() {
             for name in std::iter::once(&spec.name).chain(&spec.aliases) {
                 if !is_name(name) {
-                    return Err(BuildError::BadName(name.clone()));
+                    return Err(BuildError::InvalidName(name.clone()));
                 }
-                if names.written.insert(name.clone(), at).is_some() {
+                if names.exact.insert(name.clone(), at).is_some() {
                     return Err(BuildError::Duplicate(name.clone()));
                 }
                 record(&mut names.underscored, underscored(name), at);
-                record(&mut names.folded, fold(name), at);
+                record(&mut names.normalized, normalize_name(name), at);
             }
             spec.rule_names.iter().for_each(|name| record(&mut for_rules, name, at));
         }
         for (name, at) in for_rules {
             if let Some(at) = at {
-                names.written.entry(name.to_owned()).or_insert(at);
+                names.exact.entry(name.to_owned()).or_insert(at);
             }
         }
         Ok(names)
@@ -44,13 +44,13 @@ impl Names {
 
     /// A name as it is written.
     pub(crate) fn exact(&self, name: &str) -> Option<usize> {
-        self.written.get(name).copied()
+        self.exact.get(name).copied()
     }
 
     /// A name in any spelling: case, `-` and `_` aside, and without a `functions.` before it.
-    pub(crate) fn loose(&self, name: &str) -> Option<usize> {
+    pub(crate) fn find_normalized(&self, name: &str) -> Option<usize> {
         let spelt = |name: &str| {
-            let folded = || self.folded.get(&fold(name)).copied().flatten();
+            let folded = || self.normalized.get(&normalize_name(name)).copied().flatten();
             self.exact(name).or_else(|| self.underscored.get(&underscored(name)).copied().flatten()).or_else(folded)
         };
         if name.len() > 400 {
@@ -71,12 +71,12 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-'))
 }
 
-fn fold(name: &str) -> String {
+fn normalize_name(name: &str) -> String {
     name.chars().filter(|it| !matches!(it, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
 /// What tools elsewhere are called, by what they do. The first word says it to the model.
-const MEANT: &[(&str, &[&str])] = &[
+const COMMON_TOOL_NAMES: &[(&str, &[&str])] = &[
     (
         "run commands",
         &[
@@ -220,56 +220,57 @@ const MEANT: &[(&str, &[&str])] = &[
 impl Engine {
     /// The tool that a name means, in any spelling that `run` takes, or what to call instead.
     pub fn look_up(&self, name: &str) -> Result<Entry> {
-        let table = self.table();
-        table.find(name).map(|slot| slot.entry.clone()).ok_or_else(|| table.unknown(name))
+        let table = self.registry();
+        table.find(name).map(|slot| slot.entry.clone()).ok_or_else(|| table.unknown_tool_error(name))
     }
 }
 
-impl Table {
+impl ToolRegistry {
     /// What to say about a name that means no tool: the name, and what to call instead.
-    pub(crate) fn unknown(&self, name: &str) -> Error {
-        let shown = shown(name);
+    pub(crate) fn unknown_tool_error(&self, name: &str) -> Error {
+        let shown = display_name(name);
         let hint = if let Some(reason) = self.withheld(name) {
             match reason {
                 NotOffered::Missing(_) => format!("It is not offered in this session: {reason}"),
-                _ => format!("It is turned off in this session. {}", self.all()),
+                _ => format!("It is turned off in this session. {}", self.list_names()),
             }
-        } else if let Some((deed, tools)) = self.meant(&fold(name)) {
+        } else if let Some((deed, tools)) = self.equivalent_tools(&normalize_name(name)) {
             format!("To {deed} here, use {tools}.")
         } else {
-            let near = nearest(name, self.specs().map(|spec| spec.name.as_str()));
-            if near.is_empty() { self.all() } else { format!("Did you mean {}?", either(&near)) }
+            let near = closest_names(name, self.specs().map(|spec| spec.name.as_str()));
+            if near.is_empty() { self.list_names() } else { format!("Did you mean {}?", join_with_or(&near)) }
         };
         Error::UnknownTool(format!("{shown}. {hint}"))
     }
 
     /// Why a row of the dialect or an imported tool of this name or alias is not offered.
     fn withheld(&self, name: &str) -> Option<NotOffered> {
-        let name = fold(name);
+        let name = normalize_name(name);
         let is_meant = |status: &&ToolStatus| {
             let aliases = status.spec.iter().flat_map(|spec| &spec.aliases);
-            std::iter::once(&status.name).chain(aliases).any(|other| fold(other) == name)
+            std::iter::once(&status.name).chain(aliases).any(|other| normalize_name(other) == name)
         };
         self.statuses().iter().find(is_meant).and_then(|status| status.offered.err())
     }
 
     /// What a name from elsewhere does, and the tools here that do it.
-    fn meant(&self, folded: &str) -> Option<(&'static str, String)> {
-        let (deed, words) = MEANT.iter().find(|(_, words)| words.contains(&folded))?;
+    fn equivalent_tools(&self, folded: &str) -> Option<(&'static str, String)> {
+        let (deed, words) = COMMON_TOOL_NAMES.iter().find(|(_, words)| words.contains(&folded))?;
         let does = |spec: &Spec| {
             let mut names = std::iter::once(&spec.name).chain(&spec.aliases);
-            names.any(|name| words.contains(&fold(name).as_str()))
+            names.any(|name| words.contains(&normalize_name(name).as_str()))
         };
         let mut tools: Vec<&str> = self.specs().filter(|spec| does(spec)).map(|spec| spec.name.as_str()).collect();
         if tools.is_empty() && *deed == "run commands" {
-            tools
-                .extend(self.specs().filter(|it| it.effects.has(Effects::EXECUTES)).map(|it| it.name.as_str()).take(1));
+            tools.extend(
+                self.specs().filter(|it| it.effects.contains(Effects::EXECUTES)).map(|it| it.name.as_str()).take(1),
+            );
         }
         tools.truncate(3);
-        (!tools.is_empty()).then(|| (*deed, either(&tools)))
+        (!tools.is_empty()).then(|| (*deed, join_with_or(&tools)))
     }
 
-    fn all(&self) -> String {
+    fn list_names(&self) -> String {
         let names: Vec<&str> = self.specs().map(|spec| spec.name.as_str()).collect();
         if names.is_empty() {
             "This session has no tools.".into()
@@ -279,13 +280,13 @@ impl Table {
     }
 }
 
-fn either(names: &[&str]) -> String {
+fn join_with_or(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(" or ")
 }
 
 /// A name for reading: short, and without control characters.
-fn shown(name: &str) -> String {
+fn display_name(name: &str) -> String {
     let plain: String = name.chars().take(64).map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect();
     if plain.trim().is_empty() { "(no name)".into() } else { plain }
 }
@@ -296,8 +297,8 @@ mod tests {
 
     #[test]
     fn every_foreign_name_is_listed_once_and_folded() {
-        let mut all: Vec<&str> = MEANT.iter().flat_map(|(_, words)| words.iter().copied()).collect();
-        assert!(all.iter().all(|name| fold(name) == *name));
+        let mut all: Vec<&str> = COMMON_TOOL_NAMES.iter().flat_map(|(_, words)| words.iter().copied()).collect();
+        assert!(all.iter().all(|name| normalize_name(name) == *name));
         let count = all.len();
         all.sort_unstable();
         all.dedup();

@@ -1,9 +1,9 @@
 //! Notes for the model: what became of its arguments, in a form that fits the reply.
 
-use helve_contract::{Form, Reply};
+use helve_contract::{Reply, ReplyFormat};
 use serde_json::Value;
 
-use crate::strangers::takes_more;
+use crate::strangers::allows_extra_field;
 
 /// The most notes of one reply, and the longest of them in bytes.
 const MAX_NOTES: usize = 8;
@@ -19,7 +19,7 @@ pub(crate) fn into_data(reply: &mut Reply, output: Option<&Value>) {
             note.push('…');
         }
     }
-    if reply.model_notes.is_empty() || reply.form != Form::Json || !takes_more(output) {
+    if reply.model_notes.is_empty() || reply.format != ReplyFormat::Json || !allows_extra_field(output) {
         return;
     }
     let Some(Value::Object(data)) = &mut reply.data else { return };

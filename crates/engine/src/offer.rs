@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc};
 use helve_contract::{Call, Error, Port, PortSet, Spec};
 
 use crate::{
-    Args, Engine,
-    gate::{Basis, Explanation, Verdict},
+    CallArgs, Engine,
+    gate::{Basis, Explanation, GateDecision},
 };
 
 /// Why a session does not offer a tool.
@@ -76,41 +76,41 @@ impl Engine {
     /// Every row of the dialect, then every imported tool, with the reason where the session does not offer one. The
     /// offered ones are those of [`Engine::specs`].
     pub fn statuses(&self) -> Vec<ToolStatus> {
-        self.table().statuses().to_vec()
+        self.registry().statuses().to_vec()
     }
 
     /// Whether the session offers a tool of this name or alias.
     pub fn is_offered(&self, name: &str) -> bool {
-        self.table().exact(name).is_some()
+        self.registry().find_exact(name).is_some()
     }
 
     /// Whether a call would run, be asked about, or be refused. Nobody is asked, nothing runs and nothing is recorded.
     ///
-    /// A call that the user already allowed for the session is [`Decision::Allowed`]. The answer can change until the
+    /// A call that the user already allowed for the session is [`Decision::Allow`]. The answer can change until the
     /// call is made: rules stay, but modes, earlier answers and untrusted content do not.
-    pub fn decide(&self, name: &str, args: impl Into<Args>, call: &Call) -> Decision {
-        let table = self.table();
+    pub fn decide(&self, name: &str, args: impl Into<CallArgs>, call: &Call) -> Decision {
+        let table = self.registry();
         let decided =
-            table.prepare(name, args.into(), self.dialect.limits.ranges).checked().and_then(|(slot, args)| {
+            table.prepare(name, args.into(), self.dialect.limits.ranges).into_valid().and_then(|(slot, args)| {
                 let spec = &slot.entry.spec;
                 self.refuse_secrets(spec, &args).map_err(|(error, _)| error)?;
                 self.gate.decide(spec, &args, call)
             });
         match decided {
-            Ok(Verdict::Pass) => Decision::Allowed,
-            Ok(Verdict::Ask { why, .. }) => Decision::Asked { why },
-            Err(error) => Decision::Denied { why: (self.dialect.words.error)(name, &error).text },
+            Ok(GateDecision::Pass) => Decision::Allowed,
+            Ok(GateDecision::Ask { why, .. }) => Decision::Asked { why },
+            Err(error) => Decision::Denied { why: (self.dialect.templates.error)(name, &error).text },
         }
     }
 
     /// What would happen to a call, which rule decides, and why. Nobody is asked, nothing runs and nothing is recorded.
     ///
     /// Unlike [`decide`](Self::decide) it does not count earlier answers, and assumes that somebody can be asked.
-    pub async fn explain(&self, name: &str, args: impl Into<Args>, call: &Call) -> Explanation {
+    pub async fn explain(&self, name: &str, args: impl Into<CallArgs>, call: &Call) -> Explanation {
         let mode = self.gate.mode().get();
-        let table = self.table();
+        let table = self.registry();
         let refused = |basis, error: &Error| Explanation::refused(name, mode, basis, error.to_string());
-        match table.prepare(name, args.into(), self.dialect.limits.ranges).checked() {
+        match table.prepare(name, args.into(), self.dialect.limits.ranges).into_valid() {
             Err(error) => refused(Basis::InvalidCall, &error),
             Ok((slot, args)) => match self.refuse_secrets(&slot.entry.spec, &args) {
                 Err((error, _)) => refused(Basis::Secret, &error),

@@ -1,12 +1,12 @@
 //! What no tool may write: names that make programs run commands, or that say what the agent may do.
 
-use helve_contract::{Access, Glob, PathRule};
+use helve_contract::{Access, PathGlob, PathRule};
 
 /// Names that tools may not write, at the top of a root and in every folder beneath it. What lies inside is covered too.
 ///
 /// `.npmrc`, `.gitignore`, `package.json` and the like are not here: projects change them every day, and what they run
 /// they run in the sandbox. Here is what a person's own shell, editor or agent would obey outside of it.
-pub const PROTECTED: &[&str] = &[
+pub const PROTECTED_PATHS: &[&str] = &[
     // Git runs what its settings and hooks name.
     ".git/config",
     ".git/config.worktree",
@@ -61,28 +61,30 @@ pub const PROTECTED: &[&str] = &[
     ".git/worktrees/**/gitdir",
 ];
 
-/// How many names at the end of [`PROTECTED`] are patterns, or exist in worktrees only: they cannot be masked as a place.
-const PATTERNS: usize = 7;
+/// How many names at the end of [`PROTECTED_PATHS`] are patterns, or exist in worktrees only: they cannot be masked as a place.
+const UNMASKABLE_COUNT: usize = 7;
 
-const WHY: &str =
+const PROTECTED_REASON: &str =
     "is protected: it can make programs run commands or change what the agent may do; ask the user to change it";
 
 /// The rules that keep tools from writing what is protected, wherever in a root it lies.
-pub fn protected() -> impl Iterator<Item = PathRule> {
-    PROTECTED.iter().map(|name| PathRule::new(Glob::new(&format!("**/{name}")), Access::Write, WHY))
+pub fn protected_path_rules() -> impl Iterator<Item = PathRule> {
+    PROTECTED_PATHS
+        .iter()
+        .map(|name| PathRule::new(PathGlob::new(&format!("**/{name}")), Access::Write, PROTECTED_REASON))
 }
 
 /// The places beneath a root that a sandbox masks, so that a command cannot write or create them either.
-pub fn protected_places() -> &'static [&'static str] {
-    PROTECTED.split_last_chunk::<PATTERNS>().map_or(PROTECTED, |(places, _)| places)
+pub fn maskable_paths() -> &'static [&'static str] {
+    PROTECTED_PATHS.split_last_chunk::<UNMASKABLE_COUNT>().map_or(PROTECTED_PATHS, |(places, _)| places)
 }
 
 /// Which of the protected places matter only in a user's home: shells and programs look for them nowhere else.
-pub fn is_homely(place: &str) -> bool {
-    const HOMELY: [&str; 10] =
+pub fn is_home_only(place: &str) -> bool {
+    const HOME_ONLY: [&str; 10] =
         [".gitconfig", ".config", ".profile", ".inputrc", ".ssh", ".gnupg", ".aws", ".netrc", ".docker", ".kube"];
     let first = place.split('/').next().unwrap_or(place);
-    HOMELY.contains(&first) || first.starts_with(".bash") || first.starts_with(".z")
+    HOME_ONLY.contains(&first) || first.starts_with(".bash") || first.starts_with(".z")
 }
 
 #[cfg(test)]
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     fn refused(path: &str, access: Access) -> bool {
-        PathRules::new(protected()).denial(Path::new(path), access).is_some()
+        PathRules::new(protected_path_rules()).denial_reason(Path::new(path), access).is_some()
     }
 
     #[test]
@@ -148,7 +150,7 @@ mod tests {
 
     #[test]
     fn places_are_plain_names() {
-        let places = protected_places();
+        let places = maskable_paths();
         assert!(places.iter().all(|place| !place.contains('*')));
         assert_eq!(places.last(), Some(&"helve.yaml"));
     }

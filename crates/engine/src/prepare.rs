@@ -1,19 +1,19 @@
 //! From what a model sent to arguments that a tool can take: parse, mend, fit, check.
 
-use helve_contract::{Error, Problem, Result};
+use helve_contract::{ArgumentProblem, Error, Result};
 use serde_json::{Map, Value};
 
 use crate::{
-    Args, ParameterRange,
-    builder::Slot,
+    CallArgs, ParameterRange,
+    builder::RegisteredTool,
     coerce,
-    repair::{self, Mended, Risk},
-    table::Table,
+    repair::{self, Repaired, Risk},
+    table::ToolRegistry,
 };
 
 /// A call before it runs: the tool, the arguments as they were understood, and what is against it.
-pub(crate) struct Ready<'a> {
-    pub(crate) slot: Option<&'a Slot>,
+pub(crate) struct PreparedCall<'a> {
+    pub(crate) tool: Option<&'a RegisteredTool>,
     pub(crate) args: Value,
     pub(crate) notes: Vec<String>,
     /// Those of the notes that the model gets.
@@ -21,10 +21,10 @@ pub(crate) struct Ready<'a> {
     pub(crate) refused: Option<Error>,
 }
 
-impl<'a> Ready<'a> {
+impl<'a> PreparedCall<'a> {
     /// The tool and its arguments, if nothing is against it.
-    pub(crate) fn checked(self) -> Result<(&'a Slot, Value)> {
-        match (self.refused, self.slot) {
+    pub(crate) fn into_valid(self) -> Result<(&'a RegisteredTool, Value)> {
+        match (self.refused, self.tool) {
             (Some(error), _) => Err(error),
             (None, Some(slot)) => Ok((slot, self.args)),
             (None, None) => Err(Error::UnknownTool(String::new())),
@@ -32,41 +32,41 @@ impl<'a> Ready<'a> {
     }
 }
 
-impl Table {
+impl ToolRegistry {
     /// Finds the tool and makes the arguments fit, as far as that changes nothing about what they mean. Numbers outside
     /// of a range of `ranges` are put to its nearest end, and the model is told; this comes before the schema is
     /// checked, which may have the same range.
-    pub(crate) fn prepare(&self, name: &str, args: Args, ranges: &[ParameterRange]) -> Ready<'_> {
-        let mut ready = Ready {
-            slot: self.find(name),
+    pub(crate) fn prepare(&self, name: &str, args: CallArgs, ranges: &[ParameterRange]) -> PreparedCall<'_> {
+        let mut ready = PreparedCall {
+            tool: self.find(name),
             args: Value::Null,
             notes: Vec::new(),
             model_notes: Vec::new(),
             refused: None,
         };
-        let Some(slot) = ready.slot else {
-            ready.refused = Some(self.unknown(name));
+        let Some(slot) = ready.tool else {
+            ready.refused = Some(self.unknown_tool_error(name));
             ready.args = match args {
-                Args::Value(value) => value,
-                Args::Text(text) => repair::mend(&text).map_or(Value::String(text), |mended| mended.value),
+                CallArgs::Value(value) => value,
+                CallArgs::Text(text) => repair::repair_json(&text).map_or(Value::String(text), |mended| mended.value),
             };
             return ready;
         };
         let spec = &slot.entry.spec;
-        if name != spec.name && !spec.answers_to(name) {
+        if name != spec.name && !spec.has_name(name) {
             ready.notes.push(format!("`{name}` was taken for `{}`", spec.name));
             // Another spelling of the same name is no news to the model.
-            if coerce::fold(name) != coerce::fold(&spec.name) {
+            if coerce::normalize_name(name) != coerce::normalize_name(&spec.name) {
                 ready.model_notes.extend(ready.notes.last().cloned());
             }
         }
-        ready.refused = understand(args, &mut ready, slot).err();
+        ready.refused = parse_args(args, &mut ready, slot).err();
         if ready.refused.is_some() {
             return ready;
         }
-        let is_built_in = slot.entry.tool().is_some() && slot.entry.stranger().is_none();
+        let is_built_in = slot.entry.tool_name().is_some() && slot.entry.untrusted_origin().is_none();
         let zero = if is_built_in { coerce::Zero::Unset } else { coerce::Zero::Kept };
-        let changes = coerce::fit(&spec.schema, &mut ready.args, zero);
+        let changes = coerce::coerce_args(&spec.input_schema, &mut ready.args, zero);
         ready.notes.extend(changes.notes);
         ready.model_notes.extend(changes.model_notes);
         for range in ranges.iter().filter(|it| it.tool == spec.name) {
@@ -75,32 +75,35 @@ impl Table {
                 ready.model_notes.push(note);
             }
         }
-        ready.refused = slot.schema.check(&spec.schema, &ready.args, &changes.unknown).err();
+        ready.refused = slot.schema.check(&spec.input_schema, &ready.args, &changes.unknown).err();
         ready
     }
 }
 
 /// Reads the arguments. What was sent stays there when they cannot be used.
-fn understand(args: Args, ready: &mut Ready<'_>, slot: &Slot) -> Result<()> {
-    let Ready { args: into, notes, model_notes, .. } = &mut *ready;
+fn parse_args(args: CallArgs, ready: &mut PreparedCall<'_>, slot: &RegisteredTool) -> Result<()> {
+    let PreparedCall { args: into, notes, model_notes, .. } = &mut *ready;
     let text = match args {
-        Args::Value(Value::Object(map)) => {
+        CallArgs::Value(Value::Object(map)) => {
             *into = Value::Object(map);
-            unwrap(into, notes, slot);
+            unwrap_envelope(into, notes, slot);
             return Ok(());
         }
-        Args::Value(Value::String(text)) => {
+        CallArgs::Value(Value::String(text)) => {
             notes.push("the arguments were JSON inside a string".into());
             text
         }
-        Args::Value(value) => return object(value, into, notes, slot),
-        Args::Text(text) => text,
+        CallArgs::Value(value) => return require_object(value, into, notes, slot),
+        CallArgs::Text(text) => text,
     };
-    let Mended { value, mends } = match repair::mend(&text) {
+    let Repaired { value, repairs: mends } = match repair::repair_json(&text) {
         Ok(mended) => mended,
         Err(why) => {
             *into = Value::String(text);
-            return Err(Error::argument("", format!("the arguments are not JSON: {why}. Send one JSON object.")));
+            return Err(Error::invalid_argument(
+                "",
+                format!("the arguments are not JSON: {why}. Send one JSON object."),
+            ));
         }
     };
     let risk = mends.iter().map(|mend| mend.risk).max().unwrap_or(Risk::Harmless);
@@ -118,19 +121,19 @@ fn understand(args: Args, ready: &mut Ready<'_>, slot: &Slot) -> Result<()> {
     {
         notes.push("the arguments were JSON inside a string".into());
         let inner = inner.clone();
-        return understand(Args::Text(inner), ready, slot);
+        return parse_args(CallArgs::Text(inner), ready, slot);
     }
     if trusted {
-        return object(value, into, notes, slot);
+        return require_object(value, into, notes, slot);
     }
     let guesses: Vec<&str> = mends.iter().filter(|it| it.risk == risk).map(|it| &*it.what).collect();
     *into = Value::String(text);
-    Err(Error::argument("", refusal(risk, &guesses.join(", "), &value)))
+    Err(Error::invalid_argument("", repair_refusal(risk, &guesses.join(", "), &value)))
 }
 
 /// Why a mended call does not run.
-fn refusal(risk: Risk, guesses: &str, value: &Value) -> String {
-    if risk == Risk::Cut {
+fn repair_refusal(risk: Risk, guesses: &str, value: &Value) -> String {
+    if risk == Risk::Truncated {
         return format!(
             "the arguments were cut off ({guesses}), so nothing was run. \
              Send the whole call again; if it is long, in smaller parts."
@@ -139,12 +142,12 @@ fn refusal(risk: Risk, guesses: &str, value: &Value) -> String {
     format!(
         "the arguments are not valid JSON ({guesses}), and this tool changes things, so nothing was run on a guess. \
          They were understood as {}. Send them again as valid JSON.",
-        crate::validate::shown(value, 400)
+        crate::validate::display_value(value, 400)
     )
 }
 
 /// Arguments are an object; nothing at all is an empty one, and a list of one object is that object.
-fn object(value: Value, into: &mut Value, notes: &mut Vec<String>, slot: &Slot) -> Result<()> {
+fn require_object(value: Value, into: &mut Value, notes: &mut Vec<String>, slot: &RegisteredTool) -> Result<()> {
     *into = match value {
         Value::Object(map) => Value::Object(map),
         Value::Null => Value::Object(Map::new()),
@@ -153,33 +156,34 @@ fn object(value: Value, into: &mut Value, notes: &mut Vec<String>, slot: &Slot) 
             items.swap_remove(0)
         }
         other => {
-            let sent = crate::validate::shown(&other, 80);
+            let sent = crate::validate::display_value(&other, 80);
             *into = other;
-            let problem = Problem::Other {
+            let problem = ArgumentProblem::Other {
                 path: String::new(),
                 text: format!("the arguments must be one JSON object, not {sent}"),
             };
             return Err(Error::InvalidArgs(vec![problem]));
         }
     };
-    unwrap(into, notes, slot);
+    unwrap_envelope(into, notes, slot);
     Ok(())
 }
 
 /// Some models send the whole call, `{"name": …, "arguments": {…}}`, or put the arguments one level too deep.
-fn unwrap(args: &mut Value, notes: &mut Vec<String>, slot: &Slot) {
-    const WRAPS: [&str; 4] = ["arguments", "parameters", "args", "input"];
+fn unwrap_envelope(args: &mut Value, notes: &mut Vec<String>, slot: &RegisteredTool) {
+    const ENVELOPE_KEYS: [&str; 4] = ["arguments", "parameters", "args", "input"];
     let Value::Object(map) = &mut *args else { return };
     if map.is_empty() || map.len() > 2 {
         return;
     }
     let spec = &slot.entry.spec;
-    let Some(properties) = spec.schema.get("properties").and_then(Value::as_object) else { return };
-    let Some(key) = WRAPS.into_iter().find(|key| map.contains_key(*key) && !properties.contains_key(*key)) else {
+    let Some(properties) = spec.input_schema.get("properties").and_then(Value::as_object) else { return };
+    let Some(key) = ENVELOPE_KEYS.into_iter().find(|key| map.contains_key(*key) && !properties.contains_key(*key))
+    else {
         return;
     };
     let named = map.get("name").or_else(|| map.get("tool")).and_then(Value::as_str);
-    if map.len() == 2 && !named.is_some_and(|name| spec.answers_to(name)) {
+    if map.len() == 2 && !named.is_some_and(|name| spec.has_name(name)) {
         return;
     }
     let inner = match map.get_mut(key) {

@@ -15,22 +15,22 @@ use std::{
 use rustix::{fs::OFlags, process::geteuid};
 
 /// How often old files are looked for.
-const SWEEP: Duration = Duration::from_secs(60);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// All files together, unless said otherwise.
-const TOTAL: u64 = 256 << 20;
+const DEFAULT_MAX_BYTES: u64 = 256 << 20;
 const SUFFIX: &str = ".txt";
 /// The extension of the file beside a saved text that names the origin of untrusted text.
 const ORIGIN: &str = "origin";
 /// The longest origin that is read back, in bytes.
 const MAX_ORIGIN: usize = 1000;
 
-/// Whether this process recorded an origin. Sessions that share a folder have a [`Spill`] each.
+/// Whether this process recorded an origin. Sessions that share a folder have a [`TaskSpill`] each.
 static HAS_RECORDED_ORIGIN: AtomicBool = AtomicBool::new(false);
 
 /// A private folder for whole outputs. Its files have names that nobody guesses, and go away after a while.
 #[derive(Debug)]
 pub struct Spill {
-    folder: PathBuf,
+    dir: PathBuf,
     keep_for: Duration,
     total: u64,
     swept: Mutex<Option<Instant>>,
@@ -41,17 +41,23 @@ pub struct Spill {
 impl Spill {
     /// Files in this folder, each kept for so long. The folder is made when it is needed, for its owner alone.
     pub fn new(folder: PathBuf, keep_for: Duration) -> Self {
-        Self { folder, keep_for, total: TOTAL, swept: Mutex::new(None), has_older_origin: OnceLock::new() }
+        Self {
+            dir: folder,
+            keep_for,
+            total: DEFAULT_MAX_BYTES,
+            swept: Mutex::new(None),
+            has_older_origin: OnceLock::new(),
+        }
     }
 
     /// At most so many bytes in all; the oldest files go first.
-    pub fn total(self, bytes: u64) -> Self {
+    pub fn max_total_bytes(self, bytes: u64) -> Self {
         Self { total: bytes, ..self }
     }
 
     /// Where the files are.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Writes the parts of a text to a new file, and says where it is. `origin` is set for untrusted text; whoever reads
@@ -63,7 +69,7 @@ impl Spill {
         }
         self.prepare()?;
         self.sweep(size);
-        let path = self.folder.join(format!("{}{SUFFIX}", crate::events::random_hex()?));
+        let path = self.dir.join(format!("{}{SUFFIX}", crate::events::random_hex()?));
         if let Some(origin) = origin {
             // Before the text, so that no reader finds the text without its origin.
             self.record_origin(&path, origin)?;
@@ -78,7 +84,7 @@ impl Spill {
     /// Records that a file in this folder holds untrusted text.
     pub(crate) fn record_origin(&self, path: &Path, origin: &str) -> io::Result<()> {
         let Some(name) = path.file_name() else { return Ok(()) };
-        let beside = self.folder.join(name).with_extension(ORIGIN);
+        let beside = self.dir.join(name).with_extension(ORIGIN);
         HAS_RECORDED_ORIGIN.store(true, Ordering::Relaxed);
         match create(&beside) {
             Ok(mut file) => file.write_all(origin.as_bytes()),
@@ -95,7 +101,7 @@ impl Spill {
 
     /// The origin of the untrusted text in a file, or of one of the files in a folder. Links are followed.
     pub(crate) fn origin_of(&self, path: &Path) -> Option<String> {
-        let (path, folder) = (fs::canonicalize(path).ok()?, fs::canonicalize(&self.folder).ok()?);
+        let (path, folder) = (fs::canonicalize(path).ok()?, fs::canonicalize(&self.dir).ok()?);
         if path == folder {
             return self.any_origin();
         }
@@ -115,19 +121,19 @@ impl Spill {
 
     /// The files that name an origin.
     fn origins(&self) -> impl Iterator<Item = PathBuf> {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == ORIGIN))
     }
 
     /// Makes the folder, or makes sure that the one there is ours and closed to others.
     fn prepare(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let what = fs::symlink_metadata(&self.folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        let what = fs::symlink_metadata(&self.dir)?;
         if !what.is_dir() || what.uid() != geteuid().as_raw() {
-            return Err(io::Error::other(format!("{} is not a folder of this user", self.folder.display())));
+            return Err(io::Error::other(format!("{} is not a folder of this user", self.dir.display())));
         }
         if what.mode() & 0o077 != 0 {
-            fs::set_permissions(&self.folder, Permissions::from_mode(0o700))?;
+            fs::set_permissions(&self.dir, Permissions::from_mode(0o700))?;
         }
         Ok(())
     }
@@ -135,14 +141,14 @@ impl Spill {
     /// Removes what is too old, at most once a minute, and the oldest where there is no room.
     fn sweep(&self, coming: u64) {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        if coming < self.total / 64 && swept.is_some_and(|last| last.elapsed() < SWEEP) {
+        if coming < self.total / 64 && swept.is_some_and(|last| last.elapsed() < SWEEP_INTERVAL) {
             return;
         }
         *swept = Some(Instant::now());
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let Ok(entries) = fs::read_dir(&self.dir) else { return };
         let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
             .flatten()
-            .filter(|entry| entry.file_name().to_str().is_some_and(is_ours))
+            .filter(|entry| entry.file_name().to_str().is_some_and(is_spill_file))
             .filter_map(|entry| {
                 let what = entry.metadata().ok().filter(fs::Metadata::is_file)?;
                 Some((what.modified().ok()?, what.len(), entry.path()))
@@ -161,7 +167,8 @@ impl Spill {
         // Files of commands are removed elsewhere. A fresh origin may be waiting for its text.
         let is_alone = |file: &PathBuf| {
             let age = fs::metadata(file).and_then(|it| it.modified()).ok().and_then(|it| now.duration_since(it).ok());
-            age.is_some_and(|age| age > SWEEP) && !["txt", "log"].iter().any(|it| file.with_extension(it).exists())
+            age.is_some_and(|age| age > SWEEP_INTERVAL)
+                && !["txt", "log"].iter().any(|it| file.with_extension(it).exists())
         };
         for file in self.origins().filter(is_alone) {
             _ = fs::remove_file(file);
@@ -180,7 +187,7 @@ fn read_origin(path: &Path) -> Option<String> {
 }
 
 /// Only files that were made here are ever removed.
-fn is_ours(name: &str) -> bool {
+fn is_spill_file(name: &str) -> bool {
     name.strip_suffix(SUFFIX).is_some_and(|stem| stem.len() == 32 && stem.bytes().all(|it| it.is_ascii_hexdigit()))
 }
 
@@ -204,9 +211,9 @@ mod tests {
         let spill = Spill::new(folder("private").join("a/b"), Duration::from_secs(60));
         let path = spill.write(&["all of it"], None).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "all of it");
-        let modes = [path.as_path(), spill.folder()].map(|it| fs::metadata(it).unwrap().mode() & 0o777);
+        let modes = [path.as_path(), spill.dir()].map(|it| fs::metadata(it).unwrap().mode() & 0o777);
         assert_eq!(modes, [0o600, 0o700]);
-        fs::remove_dir_all(spill.folder().ancestors().nth(2).unwrap()).unwrap();
+        fs::remove_dir_all(spill.dir().ancestors().nth(2).unwrap()).unwrap();
     }
 
     #[test]
@@ -222,12 +229,12 @@ mod tests {
     fn old_files_go_and_others_stay() {
         let spill = Spill::new(folder("old"), Duration::ZERO);
         let first = spill.write(&["one"], None).unwrap();
-        let foreign = spill.folder().join("notes.txt");
+        let foreign = spill.dir().join("notes.txt");
         fs::write(&foreign, "mine").unwrap();
         *spill.swept.lock().unwrap() = None;
         let second = spill.write(&["two"], None).unwrap();
         assert_eq!([&first, &foreign, &second].map(|it| it.exists()), [false, true, true]);
-        fs::remove_dir_all(spill.folder()).unwrap();
+        fs::remove_dir_all(spill.dir()).unwrap();
     }
 
     #[test]
@@ -237,38 +244,38 @@ mod tests {
         assert_eq!((spill.origin_of(&mine), spill.any_origin()), (None, None));
         let theirs = spill.write(&["theirs"], Some("https://a.example/")).unwrap();
         // Another session with the same folder knows it too.
-        let other = Spill::new(spill.folder().to_owned(), Duration::from_secs(60));
+        let other = Spill::new(spill.dir().to_owned(), Duration::from_secs(60));
         assert!(other.may_hold_untrusted());
-        let link = spill.folder().join("link");
+        let link = spill.dir().join("link");
         std::os::unix::fs::symlink(&theirs, &link).unwrap();
-        for path in [&theirs, &link, spill.folder()] {
+        for path in [&theirs, &link, spill.dir()] {
             assert_eq!(other.origin_of(path).as_deref(), Some("https://a.example/"), "{}", path.display());
         }
         let told = |path: &Path| other.origin_named_in(&format!("{}:1: text", path.display()));
         assert_eq!((told(&theirs).as_deref(), told(&mine)), (Some("https://a.example/"), None));
         assert_eq!(other.origin_of(&mine), None);
-        fs::remove_dir_all(spill.folder()).unwrap();
+        fs::remove_dir_all(spill.dir()).unwrap();
     }
 
     #[test]
     fn an_origin_goes_with_its_file() {
-        let spill = Spill::new(folder("gone"), Duration::from_secs(600)).total(10);
+        let spill = Spill::new(folder("gone"), Duration::from_secs(600)).max_total_bytes(10);
         spill.write(&["123456"], Some("a")).unwrap();
         spill.record_origin(Path::new("/x/task-1.log"), "b").unwrap();
-        let task = File::options().write(true).open(spill.folder().join("task-1.origin")).unwrap();
-        task.set_modified(SystemTime::now() - 2 * SWEEP).unwrap();
+        let task = File::options().write(true).open(spill.dir().join("task-1.origin")).unwrap();
+        task.set_modified(SystemTime::now() - 2 * SWEEP_INTERVAL).unwrap();
         spill.write(&["abcdef"], None).unwrap();
-        assert_eq!((spill.any_origin(), fs::read_dir(spill.folder()).unwrap().count()), (None, 1));
-        fs::remove_dir_all(spill.folder()).unwrap();
+        assert_eq!((spill.any_origin(), fs::read_dir(spill.dir()).unwrap().count()), (None, 1));
+        fs::remove_dir_all(spill.dir()).unwrap();
     }
 
     #[test]
     fn the_oldest_make_room() {
-        let spill = Spill::new(folder("room"), Duration::from_secs(600)).total(10);
+        let spill = Spill::new(folder("room"), Duration::from_secs(600)).max_total_bytes(10);
         let first = spill.write(&["123456"], None).unwrap();
         let second = spill.write(&["abcdef"], None).unwrap();
         assert_eq!([first.exists(), second.exists()], [false, true]);
         assert!(spill.write(&["more than ten"], None).is_err());
-        fs::remove_dir_all(spill.folder()).unwrap();
+        fs::remove_dir_all(spill.dir()).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf, sync::Arc};
 
 use helve_contract::{
-    Access, Call, Entry, Fence, Form, Glob, Origin, PathRule, PathRules, Reply, Session, events::Taint,
+    Access, Call, Entry, Fence, Origin, PathGlob, PathRule, PathRules, Reply, ReplyFormat, Session, events::Taint,
 };
 use serde_json::Value;
 
@@ -11,18 +11,18 @@ use crate::{Engine, Spill, builder, gate};
 
 /// Whose words are a stranger's, beside those that say so themselves.
 #[derive(Clone, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct UntrustedSources {
     /// Tools whose words are taken as ours; `*` stands for any letters.
     pub(crate) trusted: Vec<String>,
     /// Files that came from elsewhere.
     files: PathRules,
     /// What stands at the beginning of their paths.
-    heads: Vec<String>,
+    path_prefixes: Vec<String>,
 }
 
 /// What a call names: a command line, and paths beneath a root.
 #[derive(Default)]
-pub(crate) struct Named {
+pub(crate) struct CallTargets {
     command: Option<String>,
     /// The directory that the command starts in.
     start: PathBuf,
@@ -31,29 +31,29 @@ pub(crate) struct Named {
     on_host: Vec<PathBuf>,
 }
 
-impl Strangers {
+impl UntrustedSources {
     /// The same, with files beneath the roots that match one of these.
-    pub(crate) fn files(mut self, globs: &[String]) -> Self {
-        self.files = PathRules::new(globs.iter().map(|text| PathRule::new(Glob::new(text), Access::Read, "")));
+    pub(crate) fn with_files(mut self, globs: &[String]) -> Self {
+        self.files = PathRules::new(globs.iter().map(|text| PathRule::new(PathGlob::new(text), Access::Read, "")));
         let head = |text: &String| text.split('*').next().unwrap_or(text).trim_matches('/').to_owned();
-        self.heads = globs.iter().map(head).filter(|head| !head.is_empty()).collect();
+        self.path_prefixes = globs.iter().map(head).filter(|head| !head.is_empty()).collect();
         self
     }
 
     /// What a call names, as far as something hangs on it.
-    pub(crate) fn named(&self, entry: &Entry, args: &Value, call: &Call, spill: Option<&Spill>) -> Named {
-        if self.heads.is_empty() && !spill.is_some_and(Spill::may_hold_untrusted) {
-            return Named::default();
+    pub(crate) fn call_targets(&self, entry: &Entry, args: &Value, call: &Call, spill: Option<&Spill>) -> CallTargets {
+        if self.path_prefixes.is_empty() && !spill.is_some_and(Spill::may_hold_untrusted) {
+            return CallTargets::default();
         }
-        let gate::NamedPlaces { command, start, paths, on_host } = gate::named_in(&entry.spec, args, call);
-        Named { command, start, paths, on_host }
+        let gate::NamedPlaces { command, start, paths, on_host } = gate::command_and_paths(&entry.spec, args, call);
+        CallTargets { command, start, paths, on_host }
     }
 
     /// Where the words of a reply are from, if a stranger wrote them.
     fn origin(
         &self,
         entry: &Entry,
-        named: &Named,
+        named: &CallTargets,
         call: &Call,
         reply: &Reply,
         spill: Option<&Spill>,
@@ -64,31 +64,31 @@ impl Strangers {
         if let Some(origin) = &reply.origin {
             return Some(origin.clone());
         }
-        if let Some(name) = entry.stranger() {
-            return Some(Origin::of(name));
+        if let Some(name) = entry.untrusted_origin() {
+            return Some(Origin::unmarked(name));
         }
         // The text of an error is the tool's, except that of a command that ran and failed.
-        if reply.is_error && reply.exit.is_none() {
+        if reply.is_error && reply.exit_code.is_none() {
             return None;
         }
         if let Some(name) = spill.and_then(|spill| saved_origin(spill, named, call, reply)) {
-            return Some(Origin::of(name));
+            return Some(Origin::unmarked(name));
         }
-        let Named { command, paths, .. } = named;
-        if let Some(path) = paths.iter().find(|path| self.files.denial(path, Access::Read).is_some()) {
-            return Some(Origin::of(format!("the file {}", path.display())));
+        let CallTargets { command, paths, .. } = named;
+        if let Some(path) = paths.iter().find(|path| self.files.denial_reason(path, Access::Read).is_some()) {
+            return Some(Origin::unmarked(format!("the file {}", path.display())));
         }
         // A search from above, or a command: it is enough that such a place is named.
         let told = |head: &&String| {
             reply.text.contains(&format!("{head}/")) || command.as_ref().is_some_and(|it| it.contains(head.as_str()))
         };
-        self.heads.iter().find(told).map(|head| Origin::of(format!("files in {head}")))
+        self.path_prefixes.iter().find(told).map(|head| Origin::unmarked(format!("files in {head}")))
     }
 }
 
 /// The origin of a saved file of untrusted text that a call reads: a file that it names or that the reply names, or, for
 /// a command, the directory of saved files.
-fn saved_origin(spill: &Spill, named: &Named, call: &Call, reply: &Reply) -> Option<String> {
+fn saved_origin(spill: &Spill, named: &CallTargets, call: &Call, reply: &Reply) -> Option<String> {
     if !spill.may_hold_untrusted() {
         return None;
     }
@@ -99,37 +99,45 @@ fn saved_origin(spill: &Spill, named: &Named, call: &Call, reply: &Reply) -> Opt
         if let Some(origin) = spill.origin_named_in(command) {
             return Some(origin);
         }
-        let known_as = [spill.folder().display().to_string(), call.session.workspace.shown(spill.folder())];
-        let is_named = known_as.iter().any(|name| command.contains(name)) || named.start.starts_with(spill.folder());
+        let known_as = [spill.dir().display().to_string(), call.session.workspace.display_path(spill.dir())];
+        let is_named = known_as.iter().any(|name| command.contains(name)) || named.start.starts_with(spill.dir());
         if let Some(origin) = is_named.then(|| spill.any_origin()).flatten() {
             return Some(origin);
         }
     }
-    spill.origin_named_in(reply.spill.as_deref().unwrap_or_default()).or_else(|| spill.origin_named_in(&reply.text))
+    spill
+        .origin_named_in(reply.spill_file.as_deref().unwrap_or_default())
+        .or_else(|| spill.origin_named_in(&reply.text))
 }
 
 impl Engine {
     /// Marks untrusted data, and remembers where it is from. Text is marked once it is truncated, so that the marks
     /// stay: the caller puts the fence around it.
-    pub(crate) fn attribute(&self, entry: &Entry, named: &Named, call: &Call, reply: &mut Reply) -> Option<Fence> {
-        let Some(origin) = self.strangers.origin(entry, named, call, reply, self.spill.as_ref()) else {
+    pub(crate) fn attribute(
+        &self,
+        entry: &Entry,
+        named: &CallTargets,
+        call: &Call,
+        reply: &mut Reply,
+    ) -> Option<Fence> {
+        let Some(origin) = self.untrusted_sources.origin(entry, named, call, reply, self.spill.as_ref()) else {
             reply.origin = None;
             return None;
         };
-        if call.session.taint.note(&origin.name)
+        if call.session.taint.add_origin(&origin.name)
             && let Err(error) = self.record_taint(&call.uuid, &call.session.agent, &origin.name)
         {
             reply.notes.push(format!("the event could not be recorded: {error}"));
         }
-        call.session.taint.addresses_in(&reply.text);
+        call.session.taint.record_urls(&reply.text);
         let mut fence = None;
-        match (reply.form, &mut reply.data) {
-            (Form::Json, Some(Value::Object(map))) if takes_more(entry.spec.output.as_ref()) => {
-                map.entry("origin").or_insert_with(|| Fence::field(&origin.name).into());
+        match (reply.format, &mut reply.data) {
+            (ReplyFormat::Json, Some(Value::Object(map))) if allows_extra_field(entry.spec.output_schema.as_ref()) => {
+                map.entry("origin").or_insert_with(|| Fence::field_label(&origin.name).into());
                 reply.text = Value::Object(std::mem::take(map)).to_string();
                 reply.data = serde_json::from_str(&reply.text).ok();
             }
-            (Form::Text, _) if !origin.marked && !reply.text.trim().is_empty() => {
+            (ReplyFormat::Text, _) if !origin.marked && !reply.text.trim().is_empty() => {
                 fence = Some(Fence::new(call, &origin.name, &reply.text));
             }
             _ => {}
@@ -142,7 +150,7 @@ impl Engine {
 impl Engine {
     fn record_taint(&self, call: &str, agent: &str, origin: &str) -> io::Result<()> {
         let taint = Taint { call_id: call.to_owned(), agent_id: agent.to_owned(), origin: origin.to_owned() };
-        self.events.emit(self.scrub.event(&taint.into()))
+        self.events.emit(self.redactor.event(&taint.into()))
     }
 
     /// Prepares untrusted text that reaches a model without a tool call, such as a file that a user attached: tags it as
@@ -150,19 +158,19 @@ impl Engine {
     #[must_use]
     pub fn tag_untrusted(&self, session: &Arc<Session>, id: &str, origin: &str, text: &str) -> String {
         let call = Call::new(id, session.clone());
-        if session.taint.note(origin) {
+        if session.taint.add_origin(origin) {
             // The record of calls is not a reason to lose the text.
             _ = self.record_taint(&call.uuid, &session.agent, origin);
         }
-        session.taint.addresses_in(text);
-        let mut reply = Reply { text: Fence::new(&call, origin, text).around(text), ..Reply::default() };
-        self.scrub.reply(&mut reply);
-        crate::unseen::show(&mut reply);
+        session.taint.record_urls(text);
+        let mut reply = Reply { text: Fence::new(&call, origin, text).wrap(text), ..Reply::default() };
+        self.redactor.redact_reply(&mut reply);
+        crate::unseen::escape_invisible(&mut reply);
         reply.text
     }
 }
 
 /// Whether data of this shape may have one more field.
-pub(crate) fn takes_more(schema: Option<&Value>) -> bool {
+pub(crate) fn allows_extra_field(schema: Option<&Value>) -> bool {
     schema.and_then(|it| it.get("additionalProperties")) != Some(&Value::Bool(false))
 }

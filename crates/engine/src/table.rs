@@ -6,28 +6,28 @@ use helve_contract::{Entry, Spec};
 
 use crate::{
     BuildError, ExternalRow, NotOffered, ToolStatus,
-    builder::{Slot, Wishes, outside},
-    lookup::Names,
+    builder::{RegisteredTool, ToolFilter, compile_external},
+    lookup::NameIndex,
 };
 
 /// The tools of a session at one time.
-pub(crate) struct Table {
-    tools: Vec<Arc<Slot>>,
+pub(crate) struct ToolRegistry {
+    tools: Vec<Arc<RegisteredTool>>,
     statuses: Vec<ToolStatus>,
-    pub(crate) names: Names,
+    pub(crate) names: NameIndex,
 }
 
-impl Table {
+impl ToolRegistry {
     /// A table of the dialect's own tools and those from outside, as far as they are wished for.
     pub(crate) fn new(
-        own: &[Arc<Slot>],
-        added: Vec<Arc<Slot>>,
+        own: &[Arc<RegisteredTool>],
+        added: Vec<Arc<RegisteredTool>>,
         external: &[ExternalRow],
-        wishes: &Wishes,
+        wishes: &ToolFilter,
     ) -> Result<Self, BuildError> {
-        let all: Vec<(Arc<Slot>, bool)> =
+        let all: Vec<(Arc<RegisteredTool>, bool)> =
             own.iter().map(|slot| (slot.clone(), false)).chain(added.into_iter().map(|slot| (slot, true))).collect();
-        let known = Names::new(all.iter().map(|(slot, _)| &*slot.entry.spec))?;
+        let known = NameIndex::new(all.iter().map(|(slot, _)| &*slot.entry.spec))?;
         let (mut tools, mut statuses) = (Vec::with_capacity(all.len()), Vec::with_capacity(all.len()));
         for (slot, imported) in all {
             let spec = &slot.entry.spec;
@@ -54,7 +54,7 @@ impl Table {
             offered: wishes.judge_external(row).and(Err(NotOffered::Missing(row.needs))),
         });
         statuses.splice(own.len()..own.len(), absent);
-        let names = Names::new(tools.iter().map(|slot| &*slot.entry.spec))?;
+        let names = NameIndex::new(tools.iter().map(|slot| &*slot.entry.spec))?;
         Ok(Self { tools, statuses, names })
     }
 
@@ -64,14 +64,16 @@ impl Table {
     }
 
     /// The same with other tools from outside.
-    pub(crate) fn with(
-        own: &[Arc<Slot>],
+    pub(crate) fn with_external(
+        own: &[Arc<RegisteredTool>],
         entries: Vec<Entry>,
         external: &[ExternalRow],
-        wishes: &Wishes,
+        wishes: &ToolFilter,
     ) -> Result<Self, BuildError> {
-        let added =
-            entries.into_iter().map(|entry| Ok(Arc::new(outside(entry)?))).collect::<Result<_, BuildError>>()?;
+        let added = entries
+            .into_iter()
+            .map(|entry| Ok(Arc::new(compile_external(entry)?)))
+            .collect::<Result<_, BuildError>>()?;
         Self::new(own, added, external, wishes)
     }
 
@@ -81,19 +83,19 @@ impl Table {
     }
 
     /// The tool of this name or alias.
-    pub(crate) fn exact(&self, name: &str) -> Option<&Slot> {
+    pub(crate) fn find_exact(&self, name: &str) -> Option<&RegisteredTool> {
         self.names.exact(name).map(|at| &*self.tools[at])
     }
 
     /// The tool that a name means.
-    pub(crate) fn find(&self, name: &str) -> Option<&Slot> {
-        self.names.exact(name).or_else(|| self.names.loose(name)).map(|at| &*self.tools[at])
+    pub(crate) fn find(&self, name: &str) -> Option<&RegisteredTool> {
+        self.names.exact(name).or_else(|| self.names.find_normalized(name)).map(|at| &*self.tools[at])
     }
 
     /// Whether a model would see the same.
-    pub(crate) fn tells_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_definitions(&self, other: &Self) -> bool {
         let same = |(one, two): (&Arc<Spec>, &Arc<Spec>)| {
-            one.name == two.name && one.description == two.description && one.schema == two.schema
+            one.name == two.name && one.description == two.description && one.input_schema == two.input_schema
         };
         self.tools.len() == other.tools.len() && self.specs().zip(other.specs()).all(same)
     }

@@ -5,35 +5,35 @@ use std::{fs, path::Path};
 use helve_contract::events::ForgeStarted;
 use serde_json::Value;
 
-use crate::{Rule, coerce, commands, events::EventLog, repair, validate::Schema};
+use crate::{Rule, coerce, commands, events::EventLog, repair, validate::CompiledSchema};
 
 /// What was mended is JSON, and mending it again changes nothing.
-pub fn arguments(data: &[u8]) {
+pub fn repair_is_idempotent(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(mended) = repair::mend(text) else { return };
+    let Ok(mended) = repair::repair_json(text) else { return };
     let again = mended.value.to_string();
-    let twice = repair::mend(&again).unwrap_or_else(|why| panic!("{again}: {why}"));
+    let twice = repair::repair_json(&again).unwrap_or_else(|why| panic!("{again}: {why}"));
     assert_eq!(twice.value, mended.value);
-    assert!(twice.mends.is_empty(), "{again}: {:?}", twice.mends);
+    assert!(twice.repairs.is_empty(), "{again}: {:?}", twice.repairs);
 }
 
 /// A schema and arguments, with a zero byte between them: fitting says the same twice, and checking ends.
-pub fn schema(data: &[u8]) {
+pub fn coerce_and_validate(data: &[u8]) {
     let Some(at) = data.iter().position(|byte| *byte == 0) else { return };
     let Ok(schema) = serde_json::from_slice::<Value>(&data[..at]) else { return };
     let Ok(mut args) = serde_json::from_slice::<Value>(&data[at + 1..]) else { return };
-    let unknown = coerce::fit(&schema, &mut args, coerce::Zero::Unset).unknown;
-    if let Ok(compiled) = Schema::now(&schema) {
+    let unknown = coerce::coerce_args(&schema, &mut args, coerce::Zero::Unset).unknown;
+    if let Ok(compiled) = CompiledSchema::compile(&schema) {
         _ = compiled.check(&schema, &args, &unknown);
     }
 }
 
 /// A command is read or refused; a word that is quoted reads as itself.
-pub fn command(data: &[u8]) {
+pub fn parse_command(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(reading) = commands::read(text) {
-        _ = commands::show_command(text, Some(&reading));
-        _ = reading.commands.iter().filter(|it| commands::only_looks(it)).count();
+    if let Ok(reading) = commands::parse_line(text) {
+        _ = commands::display_command(text, Some(&reading));
+        _ = reading.commands.iter().filter(|it| commands::is_read_only_command(it)).count();
     }
     let words: Vec<&str> = text.split('\n').filter(|it| !it.contains(['\0', '\r'])).collect();
     let line = commands::quote(words.iter().copied());
@@ -48,14 +48,14 @@ pub fn rule(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for line in text.lines() {
         let Ok(rule) = Rule::parse(line) else { continue };
-        assert_eq!(rule.text(), line.trim());
-        assert_eq!(Rule::parse(rule.text()).as_ref(), Ok(&rule));
+        assert_eq!(rule.source(), line.trim());
+        assert_eq!(Rule::parse(rule.source()).as_ref(), Ok(&rule));
         _ = (rule.names_a_command(), rule.names_a_known_command());
     }
 }
 
 /// A file of events that holds anything: whoever opens it appends whole lines, and loses none that was whole.
-pub fn events(data: &[u8], folder: &Path) {
+pub fn open_event_file(data: &[u8], folder: &Path) {
     let file = folder.join("events.ndjson");
     if fs::write(&file, data).is_err() {
         return;
@@ -85,11 +85,11 @@ mod corpus {
 
     #[test]
     fn is_replayed() {
-        replay("arguments", super::arguments);
-        replay("schema", super::schema);
-        replay("command", super::command);
+        replay("arguments", super::repair_is_idempotent);
+        replay("schema", super::coerce_and_validate);
+        replay("command", super::parse_command);
         replay("rule", super::rule);
-        replay("events", |data| super::events(data, tempfile::tempdir().unwrap().path()));
+        replay("events", |data| super::open_event_file(data, tempfile::tempdir().unwrap().path()));
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
         assert!(inputs.len() >= 5, "the corpus is too small to say anything");
         for input in &inputs {
             for end in 0..=input.len() {
-                super::command(&input[..end]);
+                super::parse_command(&input[..end]);
             }
         }
     }
@@ -119,11 +119,11 @@ mod tests {
         #[test]
         fn nothing_falls_over(data in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
             for data in [&data[..], text.as_bytes()] {
-                super::arguments(data);
-                super::schema(data);
-                super::command(data);
+                super::repair_is_idempotent(data);
+                super::coerce_and_validate(data);
+                super::parse_command(data);
                 super::rule(data);
-                super::events(data, tempfile::tempdir().unwrap().path());
+                super::open_event_file(data, tempfile::tempdir().unwrap().path());
             }
         }
     }

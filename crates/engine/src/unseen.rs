@@ -5,23 +5,23 @@
 
 use std::borrow::Cow;
 
-use helve_contract::{Form, Invisible, InvisibleScan, Reply};
+use helve_contract::{Invisible, InvisibleScan, Reply, ReplyFormat};
 use serde_json::Value;
 
 /// Shows in a reply what cannot be seen. The text as it was, if it is another now.
-pub(crate) fn show(reply: &mut Reply) -> Option<String> {
-    let changed = reply.data.as_mut().is_some_and(value);
-    let before = match (&reply.data, reply.form) {
-        (Some(data), Form::Json) if changed => Some(std::mem::replace(&mut reply.text, data.to_string())),
-        (Some(_), Form::Json) => None,
-        _ => match text(&reply.text) {
+pub(crate) fn escape_invisible(reply: &mut Reply) -> Option<String> {
+    let changed = reply.data.as_mut().is_some_and(escape_value);
+    let before = match (&reply.data, reply.format) {
+        (Some(data), ReplyFormat::Json) if changed => Some(std::mem::replace(&mut reply.text, data.to_string())),
+        (Some(_), ReplyFormat::Json) => None,
+        _ => match escape_text(&reply.text) {
             Cow::Borrowed(_) => None,
             Cow::Owned(shown) => Some(std::mem::replace(&mut reply.text, shown)),
         },
     };
     let mut around = false;
     for line in [&mut reply.before, &mut reply.after].into_iter().chain(&mut reply.model_notes) {
-        if let Cow::Owned(shown) = text(line) {
+        if let Cow::Owned(shown) = escape_text(line) {
             *line = shown;
             around = true;
         }
@@ -32,31 +32,31 @@ pub(crate) fn show(reply: &mut Reply) -> Option<String> {
     before
 }
 
-fn value(it: &mut Value) -> bool {
+fn escape_value(it: &mut Value) -> bool {
     match it {
-        Value::String(string) => match text(string) {
+        Value::String(string) => match escape_text(string) {
             Cow::Borrowed(_) => false,
             Cow::Owned(shown) => {
                 *string = shown;
                 true
             }
         },
-        Value::Array(items) => items.iter_mut().fold(false, |any, it| value(it) | any),
-        Value::Object(map) => map.values_mut().fold(false, |any, it| value(it) | any),
+        Value::Array(items) => items.iter_mut().fold(false, |any, it| escape_value(it) | any),
+        Value::Object(map) => map.values_mut().fold(false, |any, it| escape_value(it) | any),
         _ => false,
     }
 }
 
 /// The text with nothing hidden in it; the same text if there is nothing.
-pub(crate) fn text(text: &str) -> Cow<'_, str> {
-    if is_plain(text.as_bytes()) {
+pub(crate) fn escape_text(text: &str) -> Cow<'_, str> {
+    if is_printable_ascii(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
     let mut out: Option<String> = None;
     let mut scan = InvisibleScan::default();
     for (at, it) in text.char_indices() {
         let first = at == 0 && it == '\u{feff}';
-        if is_hidden(&mut scan, it) && !first {
+        if is_invisible(&mut scan, it) && !first {
             let out = out.get_or_insert_with(|| text[..at].to_owned());
             match u32::from(it) {
                 code @ ..0x80 => out.push_str(&format!("\\x{code:02x}")),
@@ -70,14 +70,14 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
 }
 
 /// Whether there is nothing but visible ASCII. Without a way out inside a piece, so that many bytes are looked at at once.
-fn is_plain(text: &[u8]) -> bool {
+fn is_printable_ascii(text: &[u8]) -> bool {
     let plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r' | 0x0c);
     text.chunks(256).all(|piece| piece.iter().fold(true, |all, byte| all & plain(*byte)))
 }
 
 /// The offset in a text of the character that stands at an offset of the text with nothing hidden in it.
 pub(crate) fn raw_offset(raw: &str, shown: usize) -> usize {
-    if is_plain(raw.as_bytes()) {
+    if is_printable_ascii(raw.as_bytes()) {
         return raw.floor_char_boundary(shown);
     }
     let (mut scan, mut length) = (InvisibleScan::default(), 0);
@@ -87,7 +87,7 @@ pub(crate) fn raw_offset(raw: &str, shown: usize) -> usize {
         }
         let first = at == 0 && it == '\u{feff}';
         length += match u32::from(it) {
-            _ if !is_hidden(&mut scan, it) || first => it.len_utf8(),
+            _ if !is_invisible(&mut scan, it) || first => it.len_utf8(),
             ..0x80 => "\\x00".len(),
             _ => it.escape_unicode().count(),
         };
@@ -95,7 +95,7 @@ pub(crate) fn raw_offset(raw: &str, shown: usize) -> usize {
     raw.len()
 }
 
-fn is_hidden(scan: &mut InvisibleScan, it: char) -> bool {
+fn is_invisible(scan: &mut InvisibleScan, it: char) -> bool {
     match (scan.next(it), it) {
         (Some(kind), _) => kind != Invisible::Mark,
         (None, '\n' | '\t' | '\r' | '\u{c}') => false,
@@ -121,18 +121,18 @@ mod tests {
             ("go\u{e0067}\u{e006f}", r"go\u{e0067}\u{e006f}"),
             ("雪\u{fe00}\u{fe01}", "雪\u{fe00}\\u{fe01}"),
         ] {
-            assert_eq!(text(given), shown);
+            assert_eq!(escape_text(given), shown);
         }
     }
 
     #[test]
     fn data_stays_data_and_the_text_as_it_was_is_kept() {
         let mut reply = Reply::json(json!({ "a": ["x\x1b[2J"], "b": 1 }));
-        let before = show(&mut reply).unwrap();
+        let before = escape_invisible(&mut reply).unwrap();
         assert_eq!(reply.data, Some(json!({ "a": ["x\\x1b[2J"], "b": 1 })));
         assert_eq!(serde_json::from_str::<Value>(&reply.text).unwrap(), json!({ "a": ["x\\x1b[2J"], "b": 1 }));
         assert!(before.contains(r"\u001b[2J"), "{before}");
         let mut reply = Reply::from("seen");
-        assert_eq!((show(&mut reply), reply.notes.len()), (None, 0));
+        assert_eq!((escape_invisible(&mut reply), reply.notes.len()), (None, 0));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use anyhow::anyhow;
-use helve_contract::{Error, Problem, Result, nearest};
+use helve_contract::{ArgumentProblem, Error, Result, closest_names};
 use jsonschema::{
     ValidationError, Validator,
     error::{TypeKind, ValidationErrorKind},
@@ -11,82 +11,87 @@ use jsonschema::{
 };
 use serde_json::{Map, Value};
 
-use crate::coerce::join;
+use crate::coerce::join_path;
 
 /// How many problems are told at once.
-const TOLD: usize = 20;
+const MAX_PROBLEMS: usize = 20;
 
 /// A schema that is compiled once: at registration for tools from outside, at the first need for our own.
-pub(crate) struct Schema {
+pub(crate) struct CompiledSchema {
     compiled: OnceLock<Result<Validator, String>>,
     simple: OnceLock<bool>,
 }
 
-impl Schema {
+impl CompiledSchema {
     /// A schema that is known to compile.
-    pub(crate) fn later() -> Self {
+    pub(crate) fn lazy() -> Self {
         Self { compiled: OnceLock::new(), simple: OnceLock::new() }
     }
 
     /// A schema that nobody has vouched for.
-    pub(crate) fn now(schema: &Value) -> Result<Self, String> {
-        let compiled = compile(schema)?;
+    pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
+        let compiled = build_validator(schema)?;
         Ok(Self { compiled: OnceLock::from(Ok(compiled)), simple: OnceLock::new() })
     }
 
     /// Nothing if the arguments fit, or all that is wrong with them. `unknown` are fields that were left out already.
     pub(crate) fn check(&self, schema: &Value, args: &Value, unknown: &[String]) -> Result<()> {
-        if *self.simple.get_or_init(|| is_simple(schema)) && fits_simply(schema, args) {
+        if *self.simple.get_or_init(|| is_simple(schema)) && matches_simple(schema, args) {
             return Ok(());
         }
-        let compiled = self.compiled.get_or_init(|| compile(schema)).as_ref();
+        let compiled = self.compiled.get_or_init(|| build_validator(schema)).as_ref();
         let compiled = compiled.map_err(|why| anyhow!("the schema of this tool does not compile: {why}"))?;
         if compiled.is_valid(args) {
-            return too_large(schema, args).map_or(Ok(()), |problem| Err(Error::InvalidArgs(vec![problem])));
+            return integer_overflow(schema, args).map_or(Ok(()), |problem| Err(Error::InvalidArgs(vec![problem])));
         }
-        let mut problems: Vec<Problem> =
-            compiled.iter_errors(args).take(TOLD).flat_map(|error| worded(schema, &error)).collect();
-        meant(&mut problems, unknown);
+        let mut problems: Vec<ArgumentProblem> =
+            compiled.iter_errors(args).take(MAX_PROBLEMS).flat_map(|error| to_problems(schema, &error)).collect();
+        match_unknown_fields(&mut problems, unknown);
         Err(Error::InvalidArgs(problems))
     }
 }
 
 /// Compiles a schema. References lead nowhere but into the schema itself.
-fn compile(schema: &Value) -> Result<Validator, String> {
+fn build_validator(schema: &Value) -> Result<Validator, String> {
     jsonschema::options().offline().build(schema).map_err(|error| error.to_string())
 }
 
 /// A whole number that no integer holds: a schema takes it, a tool cannot.
-fn too_large(schema: &Value, args: &Value) -> Option<Problem> {
+fn integer_overflow(schema: &Value, args: &Value) -> Option<ArgumentProblem> {
     let fields = schema.get("properties")?.as_object()?;
     let (path, value) = args.as_object()?.iter().find(|(name, value)| {
         value.is_f64() && fields.get(*name).and_then(|field| field.get("type")) == Some(&Value::from("integer"))
     })?;
-    Some(Problem::Misfit { path: path.clone(), wanted: "a smaller number".into(), sent: shown(value, 80) })
+    Some(ArgumentProblem::Mismatch {
+        path: path.clone(),
+        wanted: "a smaller number".into(),
+        sent: display_value(value, 80),
+    })
 }
 
 /// A field that was left out may be the one that is missing.
-fn meant(problems: &mut Vec<Problem>, unknown: &[String]) {
+fn match_unknown_fields(problems: &mut Vec<ArgumentProblem>, unknown: &[String]) {
     let missing: Vec<String> = problems
         .iter()
-        .filter_map(|it| if let Problem::Missing { path, .. } = it { Some(path.clone()) } else { None })
+        .filter_map(|it| if let ArgumentProblem::Missing { path, .. } = it { Some(path.clone()) } else { None })
         .collect();
     for path in unknown {
-        if let Some(near) = nearest(path, missing.iter().map(String::as_str)).first() {
-            problems.push(Problem::Unknown { path: path.clone(), near: Some((*near).to_owned()) });
+        if let Some(near) = closest_names(path, missing.iter().map(String::as_str)).first() {
+            problems.push(ArgumentProblem::Unknown { path: path.clone(), near: Some((*near).to_owned()) });
         }
     }
 }
 
-fn worded(schema: &Value, error: &ValidationError<'_>) -> Vec<Problem> {
-    let path = spelt(error.instance_path());
-    let misfit =
-        |wanted: String| vec![Problem::Misfit { path: path.clone(), wanted, sent: shown(error.instance(), 80) }];
+fn to_problems(schema: &Value, error: &ValidationError<'_>) -> Vec<ArgumentProblem> {
+    let path = format_location(error.instance_path());
+    let misfit = |wanted: String| {
+        vec![ArgumentProblem::Mismatch { path: path.clone(), wanted, sent: display_value(error.instance(), 80) }]
+    };
     match error.kind() {
         ValidationErrorKind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            let wanted = beside(schema, error.schema_path(), name).map(described).unwrap_or_default();
-            vec![Problem::Missing { path: join(&path, name), wanted }]
+            let wanted = sibling_schema(schema, error.schema_path(), name).map(describe_schema).unwrap_or_default();
+            vec![ArgumentProblem::Missing { path: join_path(&path, name), wanted }]
         }
         ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => misfit(article(&kind.to_string())),
         ValidationErrorKind::Type { kind: TypeKind::Multiple(kinds) } => {
@@ -94,7 +99,7 @@ fn worded(schema: &Value, error: &ValidationError<'_>) -> Vec<Problem> {
             misfit(kinds.join(" or "))
         }
         ValidationErrorKind::Enum { options } => misfit(one_of(options)),
-        ValidationErrorKind::Constant { expected_value } => misfit(shown(expected_value, 80)),
+        ValidationErrorKind::Constant { expected_value } => misfit(display_value(expected_value, 80)),
         ValidationErrorKind::Minimum { limit } => misfit(format!("at least {limit}")),
         ValidationErrorKind::Maximum { limit } => misfit(format!("at most {limit}")),
         ValidationErrorKind::ExclusiveMinimum { limit } => misfit(format!("more than {limit}")),
@@ -111,9 +116,10 @@ fn worded(schema: &Value, error: &ValidationError<'_>) -> Vec<Problem> {
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
             let known = fields_at(schema, error.schema_path());
             let strange = |name: &String| {
-                let near = known
-                    .and_then(|all| nearest(name, all.keys().map(String::as_str)).first().map(|it| join(&path, it)));
-                Problem::Unknown { path: join(&path, name), near }
+                let near = known.and_then(|all| {
+                    closest_names(name, all.keys().map(String::as_str)).first().map(|it| join_path(&path, it))
+                });
+                ArgumentProblem::Unknown { path: join_path(&path, name), near }
             };
             unexpected.iter().map(strange).collect()
         }
@@ -122,16 +128,16 @@ fn worded(schema: &Value, error: &ValidationError<'_>) -> Vec<Problem> {
                 .pointer(error.schema_path().as_str())
                 .map_or_else(|| "one of the forms in the schema".into(), alternatives),
         ),
-        _ => vec![Problem::Other { path, text: error.masked_with("the value").to_string() }],
+        _ => vec![ArgumentProblem::Other { path, text: error.masked_with("the value").to_string() }],
     }
 }
 
 /// A place in the arguments: `questions[0].header`.
-fn spelt(location: &Location) -> String {
+fn format_location(location: &Location) -> String {
     let mut path = String::new();
     for part in location {
         match part {
-            LocationSegment::Property(name) => path = join(&path, &name),
+            LocationSegment::Property(name) => path = join_path(&path, &name),
             LocationSegment::Index(at) => path.push_str(&format!("[{at}]")),
         }
     }
@@ -144,12 +150,12 @@ fn fields_at<'s>(schema: &'s Value, keyword: &Location) -> Option<&'s Map<String
     schema.pointer(parent)?.get("properties")?.as_object()
 }
 
-fn beside<'s>(schema: &'s Value, keyword: &Location, field: &str) -> Option<&'s Value> {
+fn sibling_schema<'s>(schema: &'s Value, keyword: &Location, field: &str) -> Option<&'s Value> {
     fields_at(schema, keyword)?.get(field)
 }
 
 /// What a schema wants, in a few words.
-fn described(schema: &Value) -> String {
+fn describe_schema(schema: &Value) -> String {
     if let Some(words) = schema.get("enum") {
         return one_of(words);
     }
@@ -164,13 +170,14 @@ fn described(schema: &Value) -> String {
 
 fn alternatives(branches: &Value) -> String {
     let mut words: Vec<String> =
-        branches.as_array().into_iter().flatten().map(described).filter(|it| !it.is_empty()).collect();
+        branches.as_array().into_iter().flatten().map(describe_schema).filter(|it| !it.is_empty()).collect();
     words.dedup();
     if words.is_empty() { "one of the forms in the schema".into() } else { words.join(" or ") }
 }
 
 fn one_of(words: &Value) -> String {
-    let words: Vec<String> = words.as_array().into_iter().flatten().take(30).map(|word| shown(word, 40)).collect();
+    let words: Vec<String> =
+        words.as_array().into_iter().flatten().take(30).map(|word| display_value(word, 40)).collect();
     match words.as_slice() {
         [only] => only.clone(),
         _ => format!("one of {}", words.join(", ")),
@@ -189,7 +196,7 @@ fn article(kind: &str) -> String {
 }
 
 /// A value as JSON, shortened to about `max` bytes.
-pub(crate) fn shown(value: &Value, max: usize) -> String {
+pub(crate) fn display_value(value: &Value, max: usize) -> String {
     let mut text = match value {
         // The JSON of a long text would be built only to be thrown away.
         Value::String(it) if it.len() > max => Value::from(&it[..it.floor_char_boundary(max)]).to_string(),
@@ -202,7 +209,7 @@ pub(crate) fn shown(value: &Value, max: usize) -> String {
     text
 }
 
-/// Whether a schema says no more than [`fits_simply`] checks.
+/// Whether a schema says no more than [`matches_simple`] checks.
 fn is_simple(schema: &Value) -> bool {
     let Some(map) = schema.as_object() else { return false };
     let root = map.iter().all(|(word, value)| match word.as_str() {
@@ -210,7 +217,7 @@ fn is_simple(schema: &Value) -> bool {
         "properties" => value.as_object().is_some_and(|fields| fields.values().all(is_simple_field)),
         "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
         "additionalProperties" => value.is_boolean(),
-        word => is_remark(word),
+        word => is_annotation(word),
     });
     root && map.contains_key("type")
 }
@@ -221,7 +228,7 @@ fn is_simple_field(schema: &Value) -> bool {
             "type" => value.as_str().is_some_and(|kind| KINDS.contains(&kind)),
             "enum" => value.as_array().is_some_and(|words| words.iter().all(Value::is_string)),
             "items" => is_simple_field(value),
-            word => is_remark(word),
+            word => is_annotation(word),
         })
     })
 }
@@ -229,23 +236,23 @@ fn is_simple_field(schema: &Value) -> bool {
 const KINDS: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
 /// Words of a schema that decide nothing.
-fn is_remark(word: &str) -> bool {
+fn is_annotation(word: &str) -> bool {
     matches!(word, "description" | "title" | "default" | "examples" | "$comment" | "deprecated")
 }
 
 /// The same answer as the compiled schema, for schemas that are simple.
-fn fits_simply(schema: &Value, args: &Value) -> bool {
+fn matches_simple(schema: &Value, args: &Value) -> bool {
     let Some(map) = args.as_object() else { return false };
     let fields = schema.get("properties").and_then(Value::as_object);
     let open = schema.get("additionalProperties") != Some(&Value::Bool(false));
     let required = schema.get("required").and_then(Value::as_array);
     required.is_none_or(|names| names.iter().all(|name| name.as_str().is_some_and(|name| map.contains_key(name))))
-        && map
-            .iter()
-            .all(|(key, value)| fields.and_then(|it| it.get(key)).map_or(open, |field| fits_field(field, value)))
+        && map.iter().all(|(key, value)| {
+            fields.and_then(|it| it.get(key)).map_or(open, |field| matches_simple_field(field, value))
+        })
 }
 
-fn fits_field(schema: &Value, value: &Value) -> bool {
+fn matches_simple_field(schema: &Value, value: &Value) -> bool {
     let right = match schema.get("type").and_then(Value::as_str) {
         None => true,
         Some("string") => value.is_string(),
@@ -258,7 +265,7 @@ fn fits_field(schema: &Value, value: &Value) -> bool {
     right
         && schema.get("enum").and_then(Value::as_array).is_none_or(|words| words.contains(value))
         && match (schema.get("items"), value) {
-            (Some(each), Value::Array(items)) => items.iter().all(|item| fits_field(each, item)),
+            (Some(each), Value::Array(items)) => items.iter().all(|item| matches_simple_field(each, item)),
             _ => true,
         }
 }
@@ -270,7 +277,7 @@ mod tests {
 
     fn told(schema: &Value, args: &Value, unknown: &[&str]) -> Vec<String> {
         let unknown: Vec<String> = unknown.iter().map(|it| (*it).to_owned()).collect();
-        match Schema::now(schema).unwrap().check(schema, args, &unknown) {
+        match CompiledSchema::compile(schema).unwrap().check(schema, args, &unknown) {
             Ok(()) => Vec::new(),
             Err(Error::InvalidArgs(problems)) => problems.iter().map(ToString::to_string).collect(),
             Err(error) => vec![error.to_string()],
@@ -313,8 +320,8 @@ mod tests {
 
     #[test]
     fn no_reference_is_fetched() {
-        assert!(Schema::now(&json!({ "$ref": "https://example.com/x.json" })).is_err());
-        assert!(Schema::now(&json!({ "$ref": "file:///etc/passwd" })).is_err());
+        assert!(CompiledSchema::compile(&json!({ "$ref": "https://example.com/x.json" })).is_err());
+        assert!(CompiledSchema::compile(&json!({ "$ref": "file:///etc/passwd" })).is_err());
     }
 
     #[test]
@@ -329,7 +336,7 @@ mod tests {
             "required": ["s"], "additionalProperties": false
         });
         assert!(is_simple(&schema));
-        let compiled = compile(&schema).unwrap();
+        let compiled = build_validator(&schema).unwrap();
         for args in [
             json!({}),
             json!({ "s": "a" }),
@@ -342,7 +349,7 @@ mod tests {
             json!({ "s": "a", "more": 1 }),
             json!([]),
         ] {
-            assert_eq!(fits_simply(&schema, &args), compiled.is_valid(&args), "{args}");
+            assert_eq!(matches_simple(&schema, &args), compiled.is_valid(&args), "{args}");
         }
         assert!(!is_simple(&json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } } })));
     }

@@ -15,18 +15,18 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// How long an answer is waited for before the program counts as hung.
-const PATIENCE: Duration = Duration::from_secs(120);
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A user with an empty home and one project.
 #[derive(Debug)]
-pub struct Desk {
+pub struct TestEnv {
     folder: tempfile::TempDir,
     env: Vec<(String, String)>,
 }
 
 /// What a run of the program left.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ProcessResult {
     /// Its exit code; -1 when a signal ended it.
     pub code: i32,
     /// What it printed.
@@ -35,21 +35,21 @@ pub struct Ran {
     pub err: String,
 }
 
-impl Ran {
+impl ProcessResult {
     /// Whether it ended by a code of its own: no signal, no panic.
-    pub fn is_sane(&self) -> bool {
+    pub fn exited_normally(&self) -> bool {
         (0..=2).contains(&self.code) && !self.err.contains("panicked at")
     }
 }
 
-impl Desk {
+impl TestEnv {
     /// A desk in the usual place for temporary files.
     pub fn new() -> anyhow::Result<Self> {
-        Self::within(&std::env::temp_dir())
+        Self::in_dir(&std::env::temp_dir())
     }
 
     /// A desk in a folder.
-    pub fn within(folder: &Path) -> anyhow::Result<Self> {
+    pub fn in_dir(folder: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("helve-faults-").tempdir_in(folder)?;
         for name in ["home", "work"] {
             fs::create_dir(folder.path().join(name))?;
@@ -85,7 +85,7 @@ impl Desk {
     }
 
     /// Writes a file beneath the desk.
-    pub fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    pub fn write_file(&self, name: &str, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
         let path = self.path(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -96,10 +96,10 @@ impl Desk {
     /// The program, started by `wrap` if there is something in it, with nothing of the real environment but what it needs.
     pub fn command(&self, wrap: &[String], args: &[&str]) -> Command {
         let mut command = match wrap {
-            [] => Command::new(program()),
+            [] => Command::new(helve_path()),
             [first, rest @ ..] => {
                 let mut command = Command::new(first);
-                command.args(rest).arg(program());
+                command.args(rest).arg(helve_path());
                 command
             }
         };
@@ -110,14 +110,14 @@ impl Desk {
     }
 
     /// Runs the program to its end.
-    pub fn run(&self, args: &[&str]) -> anyhow::Result<Ran> {
-        self.wrapped(&[], args)
+    pub fn run(&self, args: &[&str]) -> anyhow::Result<ProcessResult> {
+        self.run_wrapped(&[], args)
     }
 
     /// Runs the program beneath another one to its end.
-    pub fn wrapped(&self, wrap: &[String], args: &[&str]) -> anyhow::Result<Ran> {
+    pub fn run_wrapped(&self, wrap: &[String], args: &[&str]) -> anyhow::Result<ProcessResult> {
         let output = self.command(wrap, args).stdin(Stdio::null()).output()?;
-        Ok(Ran {
+        Ok(ProcessResult {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -125,14 +125,14 @@ impl Desk {
     }
 
     /// Names in the project's folder that our writers made for a moment.
-    pub fn litter(&self) -> Vec<String> {
+    pub fn leftover_files(&self) -> Vec<String> {
         let names = fs::read_dir(self.path("work")).into_iter().flatten().flatten().map(|it| it.file_name());
         names.filter_map(|it| it.into_string().ok()).filter(|it| it.starts_with(".helve-")).collect()
     }
 }
 
 /// The program that is tried.
-fn program() -> PathBuf {
+fn helve_path() -> PathBuf {
     if let Some(path) = std::env::var_os("HELVE_BIN") {
         return path.into();
     }
@@ -147,7 +147,7 @@ fn program() -> PathBuf {
 
 /// An answer of the program to one call.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct CallResult {
     /// Whether it is an error.
     pub is_error: bool,
     /// Its words.
@@ -158,7 +158,7 @@ pub struct Answer {
 
 /// `helve batch`: one process that is called again and again, and tells after each call what came of it.
 #[derive(Debug)]
-pub struct Hand {
+pub struct BatchProcess {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -167,51 +167,51 @@ pub struct Hand {
     pub answered: u64,
 }
 
-impl Hand {
+impl BatchProcess {
     /// Starts one, beneath another program if `wrap` names it.
-    pub fn start(desk: &Desk, wrap: &[String], dialect: &str) -> anyhow::Result<Self> {
-        Self::of(desk, wrap, &["batch", "--dialect", dialect])
+    pub fn start(desk: &TestEnv, wrap: &[String], dialect: &str) -> anyhow::Result<Self> {
+        Self::start_with_args(desk, wrap, &["batch", "--dialect", dialect])
     }
 
     /// The same for any words: a process that is spoken to in lines.
-    pub fn of(desk: &Desk, wrap: &[String], words: &[&str]) -> anyhow::Result<Self> {
+    pub fn start_with_args(desk: &TestEnv, wrap: &[String], words: &[&str]) -> anyhow::Result<Self> {
         let mut command = desk.command(wrap, words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let input = child.stdin.take();
-        let lines = heard(child.stdout.take().context("no output")?);
-        let said = heard(child.stderr.take().context("no errors")?);
+        let lines = line_channel(child.stdout.take().context("no output")?);
+        let said = line_channel(child.stderr.take().context("no errors")?);
         Ok(Self { child, input, lines, said, answered: 0 })
     }
 
     /// Calls a tool. `None`: the process is gone, and did not answer.
-    pub fn call(&mut self, tool: &str, args: Value) -> anyhow::Result<Option<Answer>> {
-        if !self.tell(&format!("{}\n", json!({ "tool": tool, "args": args }))) {
+    pub fn call(&mut self, tool: &str, args: Value) -> anyhow::Result<Option<CallResult>> {
+        if !self.send_line(&format!("{}\n", json!({ "tool": tool, "args": args }))) {
             return Ok(None);
         }
-        let Some(line) = self.line().with_context(|| tool.to_owned())? else { return Ok(None) };
+        let Some(line) = self.read_line().with_context(|| tool.to_owned())? else { return Ok(None) };
         // A line that was cut by the kill was not heard.
         let Ok(whole) = serde_json::from_str::<Value>(&line) else { return Ok(None) };
         self.answered += 1;
         let text = whole["text"].as_str().unwrap_or_default().to_owned();
-        Ok(Some(Answer { is_error: whole["is_error"] == true, text, whole }))
+        Ok(Some(CallResult { is_error: whole["is_error"] == true, text, whole }))
     }
 
     /// Says something to it. Whether it was there to hear it.
-    pub fn tell(&mut self, words: &str) -> bool {
+    pub fn send_line(&mut self, words: &str) -> bool {
         self.input.as_mut().is_some_and(|it| it.write_all(words.as_bytes()).is_ok())
     }
 
     /// The next line it says. `None`: it is gone.
-    pub fn line(&mut self) -> anyhow::Result<Option<String>> {
-        match self.lines.recv_timeout(PATIENCE) {
+    pub fn read_line(&mut self) -> anyhow::Result<Option<String>> {
+        match self.lines.recv_timeout(HANG_TIMEOUT) {
             Ok(line) => Ok(Some(line)),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
-            Err(RecvTimeoutError::Timeout) => bail!("no word in {} s", PATIENCE.as_secs()),
+            Err(RecvTimeoutError::Timeout) => bail!("no word in {} s", HANG_TIMEOUT.as_secs()),
         }
     }
 
     /// Whether it is gone; what it said until then is passed over.
-    pub fn is_gone(&self) -> bool {
+    pub fn has_exited(&self) -> bool {
         loop {
             match self.lines.try_recv() {
                 Ok(_) => {}
@@ -232,15 +232,15 @@ impl Hand {
     }
 
     /// Waits for its end, and tells its exit code (-1: killed) and what it said besides.
-    pub fn end(mut self) -> anyhow::Result<Ran> {
+    pub fn wait(mut self) -> anyhow::Result<ProcessResult> {
         drop(self.input.take());
         let status = self.child.wait()?;
         let err = self.said.iter().collect::<Vec<_>>().join("\n");
-        Ok(Ran { code: status.code().unwrap_or(-1), out: String::new(), err })
+        Ok(ProcessResult { code: status.code().unwrap_or(-1), out: String::new(), err })
     }
 }
 
-impl Drop for Hand {
+impl Drop for BatchProcess {
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
@@ -248,7 +248,7 @@ impl Drop for Hand {
 }
 
 /// The lines of a pipe, as they come.
-fn heard(pipe: impl Read + Send + 'static) -> Receiver<String> {
+fn line_channel(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (tell, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {

@@ -14,10 +14,10 @@ use anyhow::{Context, bail};
 pub const SKIPPED: &str = "SKIPPED";
 
 /// Set for a process that has a namespace of its own.
-const INSIDE: &str = "HELVE_TEST_MOUNTS";
+const NAMESPACE_VAR: &str = "HELVE_TEST_MOUNTS";
 
 /// The words that give a command a mount namespace in which it may mount; nothing where that is impossible.
-pub fn may_mount() -> Option<Vec<String>> {
+pub fn unshare_command() -> Option<Vec<String>> {
     [["unshare", "-m", "--propagation", "private"].as_slice(), ["unshare", "-Urm"].as_slice()].into_iter().find_map(
         |words| {
             let (first, rest) = words.split_first()?;
@@ -32,40 +32,40 @@ pub fn may_mount() -> Option<Vec<String>> {
 
 /// Goes on inside of a mount namespace: true there. Outside, this program is run again with these arguments in one, and
 /// the answer is whether it went well; `None` where there is no such namespace.
-pub fn again_with_mounts(args: &[&str]) -> anyhow::Result<Option<bool>> {
-    let Some(words) = may_mount() else { return Ok(None) };
+pub fn rerun_in_mount_namespace(args: &[&str]) -> anyhow::Result<Option<bool>> {
+    let Some(words) = unshare_command() else { return Ok(None) };
     let (first, rest) = words.split_first().context("no words")?;
     let mut command = Command::new(first);
-    command.args(rest).arg(std::env::current_exe()?).args(args).env(INSIDE, "1");
+    command.args(rest).arg(std::env::current_exe()?).args(args).env(NAMESPACE_VAR, "1");
     Ok(Some(command.status()?.success()))
 }
 
 /// The same for a whole program: its place is taken by itself in a namespace. Returns where that is impossible.
-pub fn stay_with_mounts() {
-    if is_inside() {
+pub fn exec_in_mount_namespace() {
+    if in_mount_namespace() {
         return;
     }
-    if let Some((words, own)) = may_mount().zip(std::env::current_exe().ok())
+    if let Some((words, own)) = unshare_command().zip(std::env::current_exe().ok())
         && let Some((first, rest)) = words.split_first()
     {
         let mut command = Command::new(first);
-        let error = command.args(rest).arg(own).args(std::env::args_os().skip(1)).env(INSIDE, "1").exec();
+        let error = command.args(rest).arg(own).args(std::env::args_os().skip(1)).env(NAMESPACE_VAR, "1").exec();
         eprintln!("{first}: {error}");
     }
 }
 
 /// Whether this process may mount.
-pub fn is_inside() -> bool {
-    std::env::var_os(INSIDE).is_some()
+pub fn in_mount_namespace() -> bool {
+    std::env::var_os(NAMESPACE_VAR).is_some()
 }
 
 /// A disk of a few bytes, as long as this lives.
 #[derive(Debug)]
-pub struct Disk {
+pub struct SmallDisk {
     place: PathBuf,
 }
 
-impl Disk {
+impl SmallDisk {
     /// Mounts a disk of this size in KiB at a folder.
     pub fn mount(place: &Path, kib: u64) -> anyhow::Result<Self> {
         fs::create_dir_all(place)?;
@@ -99,7 +99,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         _ = Command::new("umount").arg("-l").arg(&self.place).status();
     }

@@ -12,10 +12,15 @@ mod rounds;
 mod strace;
 mod talk;
 
-pub use deeds::{Artifacts, Branches, Deed, Files, Notes, Outcome, Patches, Plans, Spills, Talks, wrong_events};
-pub use desk::{Answer, Desk, Hand, Ran};
-pub use dice::{Dice, number, seed};
-pub use disk::{Disk, SKIPPED, again_with_mounts, is_inside, may_mount, stay_with_mounts};
-pub use rounds::{CALLS, Fault, Tally, Wrong, mixed, one_round};
-pub use strace::{Inject, may_trace};
-pub use talk::Model;
+pub use deeds::{
+    ArtifactWorkload, ConversationWorkload, FileWorkload, MergeWorkload, NoteWorkload, PatchWorkload, ScheduleWorkload,
+    SpillWorkload, StepOutcome, Workload, verify_events,
+};
+pub use desk::{BatchProcess, CallResult, ProcessResult, TestEnv};
+pub use dice::{Rng, env_number, seed};
+pub use disk::{
+    SKIPPED, SmallDisk, exec_in_mount_namespace, in_mount_namespace, rerun_in_mount_namespace, unshare_command,
+};
+pub use rounds::{InjectedFault, SYSCALL_FAULTS, Totals, Violation, run_mixed, run_round};
+pub use strace::{SyscallFault, strace_available};
+pub use talk::MockModelThread;

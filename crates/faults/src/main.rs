@@ -17,16 +17,16 @@ struct Args {
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    helve_faults::stay_with_mounts();
+    helve_faults::exec_in_mount_namespace();
     let seed = args.seed.unwrap_or_else(helve_faults::seed);
-    if !helve_faults::may_trace() {
+    if !helve_faults::strace_available() {
         eprintln!("{}: strace is not here or may not trace; no system call will fail", helve_faults::SKIPPED);
     }
-    if helve_faults::may_mount().is_none() {
+    if helve_faults::unshare_command().is_none() {
         eprintln!("{}: nothing can be mounted here; no disk will be full", helve_faults::SKIPPED);
     }
     let mut seen = 0;
-    let tally = helve_faults::mixed(Duration::from_secs(args.minutes * 60), seed, &mut |tally| {
+    let tally = helve_faults::run_mixed(Duration::from_secs(args.minutes * 60), seed, &mut |tally| {
         for (round, wrong) in tally.wrong.iter().skip(seen) {
             eprintln!("!! {round}: {wrong:?}");
         }

@@ -7,7 +7,7 @@ use std::{
 
 /// One fault: the N-th of these calls does not do what it should.
 #[derive(Clone, Debug)]
-pub struct Inject {
+pub struct SyscallFault {
     /// Which calls, as `strace` names them.
     pub calls: &'static str,
     /// What happens instead: `error=EIO`, `retval=1`, `delay_enter=2000000`.
@@ -18,7 +18,7 @@ pub struct Inject {
     pub about: Vec<String>,
 }
 
-impl Inject {
+impl SyscallFault {
     /// The N-th of these calls fails with an error.
     pub fn error(calls: &'static str, error: &str, at: u64) -> Self {
         Self { calls, what: format!("error={error}"), at, about: Vec::new() }
@@ -26,18 +26,18 @@ impl Inject {
 
     /// The same, only where it is about these paths.
     #[must_use]
-    pub fn about(mut self, paths: impl IntoIterator<Item = String>) -> Self {
+    pub fn on_paths(mut self, paths: impl IntoIterator<Item = String>) -> Self {
         self.about.extend(paths);
         self
     }
 
     /// The words to put before a command.
-    pub fn words(&self) -> Vec<String> {
-        self.told(Path::new("/dev/null"))
+    pub fn args(&self) -> Vec<String> {
+        self.args_with_log(Path::new("/dev/null"))
     }
 
     /// The same, with a file that tells whether it came to that.
-    pub fn told(&self, log: &Path) -> Vec<String> {
+    pub fn args_with_log(&self, log: &Path) -> Vec<String> {
         let log = log.display().to_string();
         let mut words: Vec<String> = ["strace", "-f", "-qq", "-o", &log].map(str::to_owned).into();
         for path in &self.about {
@@ -51,7 +51,7 @@ impl Inject {
 }
 
 /// Whether `strace` is here and may trace.
-pub fn may_trace() -> bool {
+pub fn strace_available() -> bool {
     let tried = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
     tried.is_ok_and(|it| it.success())
 }

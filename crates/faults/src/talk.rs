@@ -6,11 +6,11 @@ use std::{
 };
 
 use anyhow::Context as _;
-use helve_script::{Script, Server, Step};
+use helve_script::{MockModelServer, ModelScript, ScriptStep};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::{Artifacts, Desk, deeds::Orders};
+use crate::{ArtifactWorkload, TestEnv, deeds::CaptainScript};
 
 /// What a script and a test both know.
 pub(crate) type Shared<T> = Arc<Mutex<T>>;
@@ -22,20 +22,20 @@ pub(crate) fn locked<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
 
 /// A scripted model that answers as long as this lives.
 #[derive(Debug)]
-pub struct Model {
+pub struct MockModelThread {
     url: String,
     asks: UnboundedSender<mpsc::Sender<(Vec<Value>, Vec<String>)>>,
 }
 
-impl Model {
+impl MockModelThread {
     /// Serves a script.
-    pub fn of(script: Script) -> anyhow::Result<Self> {
+    pub fn start(script: ModelScript) -> anyhow::Result<Self> {
         let ((tell, told), (asks, mut asked)) =
             (mpsc::channel(), unbounded_channel::<mpsc::Sender<(Vec<Value>, Vec<String>)>>());
         thread::spawn(move || {
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
             runtime.block_on(async {
-                let Ok(server): Result<Server, _> = script.serve().await else { return };
+                let Ok(server): Result<MockModelServer, _> = script.serve().await else { return };
                 _ = tell.send(server.url());
                 while let Some(back) = asked.recv().await {
                     _ = back.send((server.requests(), server.violations()));
@@ -47,20 +47,20 @@ impl Model {
 
     /// One that keeps conversations going and plans runs: every `say N` is answered with `heard N`, after a call of a
     /// tool where N is odd, and to `round N` it gives orders that are written down.
-    pub fn of_all_work() -> anyhow::Result<(Self, Artifacts)> {
-        let orders = Shared::<Orders>::default();
+    pub fn for_workloads() -> anyhow::Result<(Self, ArtifactWorkload)> {
+        let orders = Shared::<CaptainScript>::default();
         let book = orders.clone();
-        let script = Script::new([Step::by(move |request| answer(request, &book)).times(u32::MAX)]);
-        Ok((Self::of(script)?, Artifacts::new(orders)))
+        let script = ModelScript::new([ScriptStep::computed(move |request| respond(request, &book)).repeat(u32::MAX)]);
+        Ok((Self::start(script)?, ArtifactWorkload::new(orders)))
     }
 
     /// The same desk, with settings that name this model.
-    pub fn at(&self, desk: Desk) -> Desk {
+    pub fn configure(&self, desk: TestEnv) -> TestEnv {
         desk.env("HELVE_MODEL_BASE_URL", &self.url).env("HELVE_MODEL_NAME", "scripted")
     }
 
     /// What it was asked, and what was wrong with that.
-    pub fn heard(&self) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
+    pub fn requests(&self) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
         let (back, answer) = mpsc::channel();
         self.asks.send(back)?;
         answer.recv().context("the scripted model is gone")
@@ -68,7 +68,7 @@ impl Model {
 }
 
 /// What the model of all work says to a request.
-fn answer(request: &Value, orders: &Shared<Orders>) -> Step {
+fn respond(request: &Value, orders: &Shared<CaptainScript>) -> ScriptStep {
     let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let asked = messages.iter().rposition(|it| it["role"] == "user").unwrap_or_default();
     let words = messages.get(asked).map(|it| it["content"].to_string()).unwrap_or_default();
@@ -78,23 +78,23 @@ fn answer(request: &Value, orders: &Shared<Orders>) -> Step {
         .filter(|it| it["role"] == "tool")
         .map(|it| it["content"].as_str().map_or_else(|| it["content"].to_string(), str::to_owned))
         .collect();
-    if let Some(round) = number_after(&words, "round ") {
+    if let Some(round) = last_number_after(&words, "round ") {
         return match locked(orders).next(round, &told) {
-            Some((tool, args)) => Step::call(tool, args),
-            None => Step::text("All of it is written."),
+            Some((tool, args)) => ScriptStep::call(tool, args),
+            None => ScriptStep::text("All of it is written."),
         };
     }
-    match number_after(&words, "say ") {
+    match last_number_after(&words, "say ") {
         Some(number) if number % 2 == 1 && told.is_empty() => {
-            Step::call("write", json!({ "path": "talk.txt", "content": format!("{number}\n") }))
+            ScriptStep::call("write", json!({ "path": "talk.txt", "content": format!("{number}\n") }))
         }
-        Some(number) => Step::text(format!("heard {number}")),
-        None => Step::text("Nothing was asked."),
+        Some(number) => ScriptStep::text(format!("heard {number}")),
+        None => ScriptStep::text("Nothing was asked."),
     }
 }
 
 /// The number behind these words, where they stand last.
-fn number_after(text: &str, words: &str) -> Option<u64> {
+fn last_number_after(text: &str, words: &str) -> Option<u64> {
     let rest = text.rsplit_once(words)?.1;
     rest.split(|it: char| !it.is_ascii_digit()).next()?.parse().ok()
 }

@@ -1,6 +1,6 @@
 //! A sandbox of the E2B service, or of one that speaks its API: made for a session, ended with it.
 //!
-//! The far end of [`Remote`] runs inside: this program is uploaded (or named, where the template has it), started as a
+//! The far end of [`RemoteClient`] runs inside: this program is uploaded (or named, where the template has it), started as a
 //! process of the sandbox, and spoken to through that process's input and output. Files and programs there keep all
 //! the promises that they keep here, which the service's own calls for files do not make.
 
@@ -15,30 +15,30 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::Remote;
+use crate::RemoteClient;
 
 /// Where the service itself is.
-const SERVICE: &str = "https://api.e2b.app";
+const DEFAULT_API_URL: &str = "https://api.e2b.app";
 /// The port of the daemon in a sandbox.
-const DAEMON: u16 = 49983;
+const DAEMON_PORT: u16 = 49983;
 /// How long a sandbox outlives a session that was cut off. A session that lives renews it three times as often.
-const LIFE: Duration = Duration::from_secs(300);
+const SANDBOX_TTL: Duration = Duration::from_secs(300);
 /// How long one call may take. The upload of the program is one of them.
-const PATIENCE: Duration = Duration::from_secs(120);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// The most input that is sent in one call.
-const MOST_INPUT: usize = 512 << 10;
+const MAX_INPUT_BYTES: usize = 512 << 10;
 /// The longest event of a process.
-const LONGEST: usize = 16 << 20;
+const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// Makes the roots, and becomes the far end.
-const BEGIN: &str = r#"program=$1; level=$2; shift 2
+const BOOTSTRAP_SCRIPT: &str = r#"program=$1; level=$2; shift 2
 mkdir -p -- "$@" || exit 1
 case $program in /*) chmod u+x "$program" || exit 1 ;; esac
 exec "$program" host-serve --set sandbox.level="$level" 2>/dev/null"#;
 
 /// What an operator decides about sandboxes. Nothing in it comes from the model or from the project.
 #[derive(Clone)]
-pub struct E2b {
+pub struct E2bConfig {
     /// Where the API is; the service's own address without it.
     pub url: Option<String>,
     /// Where the daemons of sandboxes are reached, when not at an address of each sandbox's own.
@@ -60,13 +60,13 @@ pub struct E2b {
 }
 
 /// The key is not shown.
-impl std::fmt::Debug for E2b {
+impl std::fmt::Debug for E2bConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("E2b").field("url", &self.url).field("template", &self.template).finish_non_exhaustive()
     }
 }
 
-impl E2b {
+impl E2bConfig {
     /// With this key, and everything else as usual.
     pub fn with_key(key: impl Into<String>) -> Self {
         Self {
@@ -83,9 +83,9 @@ impl E2b {
     }
 
     /// Makes a sandbox for a session. It is ended when the host and its last program are dropped.
-    pub async fn open(&self, workspace: &Workspace) -> Result<Remote> {
-        let url = self.url.as_deref().unwrap_or(SERVICE).trim_end_matches('/').to_owned();
-        refuse_clear(&url)?;
+    pub async fn open(&self, workspace: &Workspace) -> Result<RemoteClient> {
+        let url = self.url.as_deref().unwrap_or(DEFAULT_API_URL).trim_end_matches('/').to_owned();
+        require_https(&url)?;
         let client = client(&url)?;
         let sandbox = self.create(&client, &url).await?;
         let program = match &self.program {
@@ -95,11 +95,11 @@ impl E2b {
         let (pid, events) = self.start(&sandbox, &program, workspace).await?;
         let (near, from) = tokio::io::duplex(1 << 16);
         let (to, far) = tokio::io::duplex(1 << 16);
-        let output = tokio::spawn(output(events, near)).abort_handle();
-        let input = tokio::spawn(input(sandbox.clone(), pid, far)).abort_handle();
-        let renewal = tokio::spawn(renew(sandbox.clone())).abort_handle();
-        let carrier = Carrier { _sandbox: sandbox, tasks: [output, input, renewal] };
-        Remote::carried("e2b", workspace, from, to, carrier).await.map_err(|error| {
+        let output = tokio::spawn(forward_output(events, near)).abort_handle();
+        let input = tokio::spawn(forward_input(sandbox.clone(), pid, far)).abort_handle();
+        let renewal = tokio::spawn(renew_lease(sandbox.clone())).abort_handle();
+        let carrier = E2bTransport { _sandbox: sandbox, tasks: [output, input, renewal] };
+        RemoteClient::connect_over("e2b", workspace, from, to, carrier).await.map_err(|error| {
             Error::failed(format!(
                 "{error}; the far end did not start in the sandbox. Where its template is another kind of machine, name a \
                  helve that runs there"
@@ -109,34 +109,35 @@ impl E2b {
 
     /// Asks the service whether it accepts the key. No sandbox is made.
     pub async fn probe(&self) -> Result<Vec<String>> {
-        let url = self.url.as_deref().unwrap_or(SERVICE).trim_end_matches('/').to_owned();
-        refuse_clear(&url)?;
-        let request = client(&url)?.get(format!("{url}/sandboxes")).header("X-API-Key", &self.key).timeout(PATIENCE);
-        let running = answered("list its sandboxes", request).await?;
+        let url = self.url.as_deref().unwrap_or(DEFAULT_API_URL).trim_end_matches('/').to_owned();
+        require_https(&url)?;
+        let request =
+            client(&url)?.get(format!("{url}/sandboxes")).header("X-API-Key", &self.key).timeout(REQUEST_TIMEOUT);
+        let running = send_json("list its sandboxes", request).await?;
         let running = running.as_array().map_or(0, Vec::len);
         Ok(vec![format!("{url} accepts the key; {running} sandboxes run for it")])
     }
 
-    async fn create(&self, client: &Client, url: &str) -> Result<std::sync::Arc<Sandbox>> {
+    async fn create(&self, client: &Client, url: &str) -> Result<std::sync::Arc<E2bSandbox>> {
         let wanted = json!({
             "templateID": self.template.as_deref().unwrap_or("base"),
-            "timeout": LIFE.as_secs(),
+            "timeout": SANDBOX_TTL.as_secs(),
             "secure": true,
             "allow_internet_access": self.network,
             "metadata": { "helve": "session" },
         });
-        let request = client.post(format!("{url}/sandboxes")).header("X-API-Key", &self.key).timeout(PATIENCE);
-        let made: Value = answered("make a sandbox", request.json_body(&wanted)).await?;
-        let id = made["sandboxID"].as_str().filter(|id| is_name(id));
+        let request = client.post(format!("{url}/sandboxes")).header("X-API-Key", &self.key).timeout(REQUEST_TIMEOUT);
+        let made: Value = send_json("make a sandbox", request.json_body(&wanted)).await?;
+        let id = made["sandboxID"].as_str().filter(|id| is_safe_segment(id));
         let id = id.ok_or_else(|| Error::failed("the service made a sandbox without a name"))?.to_owned();
-        let domain = made["domain"].as_str().filter(|it| is_name(it)).unwrap_or("e2b.app");
+        let domain = made["domain"].as_str().filter(|it| is_safe_segment(it)).unwrap_or("e2b.app");
         // At the service each sandbox has a name of its own; elsewhere a header says which one is meant.
         let daemon = match &self.sandbox_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
-            None if self.url.is_none() => format!("https://{DAEMON}-{id}.{domain}"),
+            None if self.url.is_none() => format!("https://{DAEMON_PORT}-{id}.{domain}"),
             None => url.to_owned(),
         };
-        let sandbox = Sandbox {
+        let sandbox = E2bSandbox {
             client: client.clone(),
             url: url.to_owned(),
             daemon,
@@ -145,12 +146,12 @@ impl E2b {
             user: self.user.clone().unwrap_or_else(|| "user".to_owned()),
             id,
         };
-        refuse_clear(&sandbox.daemon)?;
+        require_https(&sandbox.daemon)?;
         Ok(std::sync::Arc::new(sandbox))
     }
 
     /// Puts this program into the sandbox.
-    async fn upload(&self, sandbox: &Sandbox) -> Result<String> {
+    async fn upload(&self, sandbox: &E2bSandbox) -> Result<String> {
         let own = self.upload.clone().unwrap_or_else(|| "/proc/self/exe".into());
         let bytes =
             tokio::fs::read(&own).await.map_err(|error| Error::failed(format!("{}: {error}", own.display())))?;
@@ -165,18 +166,21 @@ impl E2b {
         body.extend(bytes);
         body.extend(format!("\r\n--{boundary}--\r\n").bytes());
         let request = sandbox
-            .call(Method::POST, &format!("/files?path={}&username={}", query(&path), query(&sandbox.user)))
+            .call(
+                Method::POST,
+                &format!("/files?path={}&username={}", percent_encode(&path), percent_encode(&sandbox.user)),
+            )
             .header(header::CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}"))
-            .timeout(PATIENCE)
+            .timeout(REQUEST_TIMEOUT)
             .body(body);
-        checked("take the program", request).await?;
+        send_checked("take the program", request).await?;
         Ok(path)
     }
 
     /// Starts the far end, and waits until it has a number.
-    async fn start(&self, sandbox: &Sandbox, program: &str, workspace: &Workspace) -> Result<(u64, Events)> {
+    async fn start(&self, sandbox: &E2bSandbox, program: &str, workspace: &Workspace) -> Result<(u64, E2bEvents)> {
         let roots = workspace.roots().iter().map(|root| root.dir.display().to_string());
-        let fixed = ["-c", BEGIN, "helve", program, "external"].map(str::to_owned);
+        let fixed = ["-c", BOOTSTRAP_SCRIPT, "helve", program, "external"].map(str::to_owned);
         let wanted = json!({
             "process": { "cmd": "/bin/sh", "args": fixed.into_iter().chain(roots).collect::<Vec<_>>(), "envs": {} },
             "stdin": true,
@@ -186,7 +190,7 @@ impl E2b {
             .header(header::CONTENT_TYPE, "application/connect+json")
             .header("Keepalive-Ping-Interval", "50")
             .body(envelope(&wanted));
-        let mut events = Events { response: checked("start a process", request).await?, had: Vec::new() };
+        let mut events = E2bEvents { response: send_checked("start a process", request).await?, had: Vec::new() };
         match events.next().await? {
             Some(event) if event["start"]["pid"].is_u64() => {
                 Ok((event["start"]["pid"].as_u64().unwrap_or_default(), events))
@@ -197,7 +201,7 @@ impl E2b {
 }
 
 /// A key and all that is done with it must not go over a line that anybody can read.
-fn refuse_clear(url: &str) -> Result<()> {
+fn require_https(url: &str) -> Result<()> {
     let parsed = reqwest::Url::parse(url).map_err(|error| Error::failed(format!("`{url}` is no address: {error}")))?;
     let host = parsed.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|it| it.is_loopback());
@@ -220,18 +224,18 @@ fn client(url: &str) -> Result<Client> {
 }
 
 /// A part of an address: nothing that could lead elsewhere.
-fn is_name(text: &str) -> bool {
+fn is_safe_segment(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.'))
 }
 
 /// Text for a query.
-fn query(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     text.bytes().map(|it| if plain(it) { char::from(it).to_string() } else { format!("%{it:02X}") }).collect()
 }
 
 /// A sandbox, ended when it is dropped.
-struct Sandbox {
+struct E2bSandbox {
     client: Client,
     url: String,
     daemon: String,
@@ -241,14 +245,14 @@ struct Sandbox {
     id: String,
 }
 
-impl Sandbox {
+impl E2bSandbox {
     /// A call to the sandbox's daemon.
     fn call(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self
             .client
             .request(method, format!("{}{path}", self.daemon))
             .header("E2b-Sandbox-Id", &self.id)
-            .header("E2b-Sandbox-Port", DAEMON)
+            .header("E2b-Sandbox-Port", DAEMON_PORT)
             .header("Connect-Protocol-Version", "1")
             .header(header::AUTHORIZATION, format!("Basic {}", BASE64.encode(format!("{}:", self.user))));
         match &self.token {
@@ -258,11 +262,11 @@ impl Sandbox {
     }
 }
 
-impl Drop for Sandbox {
+impl Drop for E2bSandbox {
     fn drop(&mut self) {
         // A client belongs to the runtime that made it; the farewell has its own.
         let (url, key) = (format!("{}/sandboxes/{}", self.url, self.id), std::mem::take(&mut self.key));
-        crate::parting::finish(async move {
+        crate::parting::block_on_cleanup(async move {
             if let Ok(client) = client(&url) {
                 _ = client.delete(url).header("X-API-Key", key).send().await;
             }
@@ -271,12 +275,12 @@ impl Drop for Sandbox {
 }
 
 /// What carries the pipe to the far end. Dropping it ends the sandbox.
-struct Carrier {
-    _sandbox: std::sync::Arc<Sandbox>,
+struct E2bTransport {
+    _sandbox: std::sync::Arc<E2bSandbox>,
     tasks: [AbortHandle; 3],
 }
 
-impl Drop for Carrier {
+impl Drop for E2bTransport {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
@@ -294,7 +298,7 @@ impl JsonBody for RequestBuilder {
 }
 
 /// Sends a request; what is not a success is an error in the service's words.
-async fn checked(what: &str, request: RequestBuilder) -> Result<Response> {
+async fn send_checked(what: &str, request: RequestBuilder) -> Result<Response> {
     let response = request.send().await.map_err(|error| {
         let error = error.without_url();
         Error::failed(format!("the sandbox service cannot be reached: {error}"))
@@ -313,8 +317,8 @@ async fn checked(what: &str, request: RequestBuilder) -> Result<Response> {
 }
 
 /// The same for an answer in JSON.
-async fn answered(what: &str, request: RequestBuilder) -> Result<Value> {
-    let body = checked(what, request).await?.bytes().await;
+async fn send_json(what: &str, request: RequestBuilder) -> Result<Value> {
+    let body = send_checked(what, request).await?.bytes().await;
     let body =
         body.map_err(|error| Error::failed(format!("the sandbox service broke off: {}", error.without_url())))?;
     serde_json::from_slice(&body).map_err(|_| Error::failed("the sandbox service answered something else than JSON"))
@@ -330,19 +334,19 @@ fn envelope(value: &Value) -> Vec<u8> {
 }
 
 /// The events of a process.
-struct Events {
+struct E2bEvents {
     response: Response,
     had: Vec<u8>,
 }
 
-impl Events {
+impl E2bEvents {
     /// The next event; `None` when there are no more.
     async fn next(&mut self) -> Result<Option<Value>> {
         let broken = || Error::failed("the sandbox sent something else than events");
         loop {
             if let [flag, a, b, c, d, rest @ ..] = &self.had[..] {
                 let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
-                if length > LONGEST {
+                if length > MAX_EVENT_BYTES {
                     return Err(broken());
                 }
                 if rest.len() >= length {
@@ -363,7 +367,7 @@ impl Events {
 }
 
 /// Passes on what the far end writes.
-async fn output(mut events: Events, mut to: DuplexStream) {
+async fn forward_output(mut events: E2bEvents, mut to: DuplexStream) {
     while let Ok(Some(event)) = events.next().await {
         if let Some(text) = event["data"]["stdout"].as_str() {
             let Ok(bytes) = BASE64.decode(text) else { return };
@@ -378,34 +382,35 @@ async fn output(mut events: Events, mut to: DuplexStream) {
 }
 
 /// Sends what the far end is to read, in order, as much as there is at a time.
-async fn input(sandbox: std::sync::Arc<Sandbox>, pid: u64, mut from: DuplexStream) {
-    let mut bytes = Vec::with_capacity(MOST_INPUT);
+async fn forward_input(sandbox: std::sync::Arc<E2bSandbox>, pid: u64, mut from: DuplexStream) {
+    let mut bytes = Vec::with_capacity(MAX_INPUT_BYTES);
     loop {
         bytes.clear();
-        let mut piece = (&mut from).take(MOST_INPUT as u64);
+        let mut piece = (&mut from).take(MAX_INPUT_BYTES as u64);
         match piece.read_buf(&mut bytes).await {
             Ok(count) if count > 0 => {}
             _ => break,
         }
         let wanted = json!({ "process": { "pid": pid }, "input": { "stdin": BASE64.encode(&bytes) } });
-        let request = sandbox.call(Method::POST, "/process.Process/SendInput").timeout(PATIENCE).json_body(&wanted);
-        if checked("take input", request).await.is_err() {
+        let request =
+            sandbox.call(Method::POST, "/process.Process/SendInput").timeout(REQUEST_TIMEOUT).json_body(&wanted);
+        if send_checked("take input", request).await.is_err() {
             break;
         }
     }
     // The far end ends everything when its input does; a signal makes sure.
     let wanted = json!({ "process": { "pid": pid }, "signal": "SIGNAL_SIGTERM" });
-    let request = sandbox.call(Method::POST, "/process.Process/SendSignal").timeout(PATIENCE).json_body(&wanted);
-    _ = checked("send a signal", request).await;
+    let request = sandbox.call(Method::POST, "/process.Process/SendSignal").timeout(REQUEST_TIMEOUT).json_body(&wanted);
+    _ = send_checked("send a signal", request).await;
 }
 
 /// Keeps the sandbox alive as long as the session is.
-async fn renew(sandbox: std::sync::Arc<Sandbox>) {
+async fn renew_lease(sandbox: std::sync::Arc<E2bSandbox>) {
     loop {
-        tokio::time::sleep(LIFE / 3).await;
+        tokio::time::sleep(SANDBOX_TTL / 3).await;
         let request = sandbox.client.post(format!("{}/sandboxes/{}/timeout", sandbox.url, sandbox.id));
-        let request = request.header("X-API-Key", &sandbox.key).timeout(PATIENCE);
-        _ = checked("go on", request.json_body(&json!({ "timeout": LIFE.as_secs() }))).await;
+        let request = request.header("X-API-Key", &sandbox.key).timeout(REQUEST_TIMEOUT);
+        _ = send_checked("go on", request.json_body(&json!({ "timeout": SANDBOX_TTL.as_secs() }))).await;
     }
 }
 
@@ -416,19 +421,19 @@ mod tests {
     #[test]
     fn the_key_goes_over_no_open_line() {
         for url in ["http://api.example.com", "ftp://127.0.0.1", "api.e2b.app", "http://127.0.0.1.example.com"] {
-            assert!(refuse_clear(url).is_err(), "{url}");
+            assert!(require_https(url).is_err(), "{url}");
         }
         for url in ["https://api.e2b.app", "http://127.0.0.1:3000", "http://[::1]:3000", "http://localhost:3000"] {
-            assert!(refuse_clear(url).is_ok(), "{url}");
+            assert!(require_https(url).is_ok(), "{url}");
         }
-        assert!(!format!("{:?}", E2b::with_key("e2b_secret")).contains("secret"));
+        assert!(!format!("{:?}", E2bConfig::with_key("e2b_secret")).contains("secret"));
     }
 
     #[test]
     fn names_lead_nowhere_else() {
-        assert!(is_name("i7x0-2b.e2b_app"));
+        assert!(is_safe_segment("i7x0-2b.e2b_app"));
         for text in ["", "a/b", "a@b", "a:1", "a b", "a?b", "ä"] {
-            assert!(!is_name(text), "{text}");
+            assert!(!is_safe_segment(text), "{text}");
         }
     }
 }

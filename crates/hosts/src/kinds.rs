@@ -8,12 +8,12 @@ use std::{
 
 use async_trait::async_trait;
 use helve_contract::{
-    Access, Error, FileFault, PathRules, Reading, Result, Root, Workspace,
-    ports::{Host, Kind, Level},
+    Access, Error, FileErrorKind, PathRules, PathStyle, Result, Root, Workspace,
+    ports::{FileKind, Host, SandboxLevel},
 };
 
 use crate::{
-    Docker, E2b, Local, Remote, RemoteHost, Sandbox, SandboxSettings, Ssh,
+    DockerConfig, E2bConfig, LocalHost, RemoteClient, RemoteHost, Sandbox, SandboxConfig, SshConfig,
     remote::{Connect, check_folder},
 };
 
@@ -31,9 +31,9 @@ use crate::{
 #[allow(clippy::large_enum_variant, reason = "there is one value for each session")]
 pub enum HostSettings {
     /// This machine.
-    Local(SandboxSettings),
+    Local(SandboxConfig),
     /// This machine's files, and a container for commands.
-    Docker(Docker),
+    Docker(DockerConfig),
     /// Another machine, over `ssh`.
     Ssh(SshHost),
     /// A sandbox of the E2B service.
@@ -44,7 +44,7 @@ pub enum HostSettings {
 #[derive(Clone, Debug)]
 pub struct SshHost {
     /// How to reach it.
-    pub connection: Ssh,
+    pub connection: SshConfig,
     /// The workspace folder over there: absolute, and existing.
     pub workspace: PathBuf,
 }
@@ -87,18 +87,18 @@ impl Default for E2bHost {
 
 impl E2bHost {
     /// The service with its key.
-    fn service(&self) -> Result<E2b> {
+    fn service(&self) -> Result<E2bConfig> {
         let key = env::var(&self.key_variable).ok().filter(|key| !key.is_empty()).ok_or_else(|| {
             Error::failed(format!("the environment variable {} holds no E2B key; set it", self.key_variable))
         })?;
-        Ok(E2b {
+        Ok(E2bConfig {
             url: self.url.clone(),
             sandbox_url: self.sandbox_url.clone(),
             template: self.template.clone(),
             user: self.user.clone(),
             program: self.program.clone(),
             network: self.network,
-            ..E2b::with_key(key)
+            ..E2bConfig::with_key(key)
         })
     }
 }
@@ -126,19 +126,19 @@ impl HostSettings {
     /// The host for a session. Nothing is started or connected before its first use. `journal` is a private folder for
     /// notes of changes to several files of this machine.
     pub fn open(self, workspace: &Workspace, journal: Option<PathBuf>) -> Result<Arc<dyn Host>> {
-        let noted = |local: Local| match journal {
-            Some(folder) => local.journal(folder),
+        let noted = |local: LocalHost| match journal {
+            Some(folder) => local.with_journal(folder),
             None => local,
         };
         Ok(match self {
-            Self::Local(settings) => Arc::new(noted(Local::with(Arc::new(Sandbox::new(settings)?)))),
-            Self::Docker(docker) => Arc::new(noted(docker.later(workspace.clone()))),
+            Self::Local(settings) => Arc::new(noted(LocalHost::with_spawner(Arc::new(Sandbox::new(settings)?)))),
+            Self::Docker(docker) => Arc::new(noted(docker.open_lazy(workspace.clone()))),
             Self::Ssh(SshHost { connection, workspace: folder }) => {
-                Arc::new(RemoteHost::new(Box::new(connection), folder, workspace, noted(Local::new()))?)
+                Arc::new(RemoteHost::new(Box::new(connection), folder, workspace, noted(LocalHost::new()))?)
             }
             Self::E2b(e2b) => {
                 let service = Box::new(e2b.service()?);
-                Arc::new(RemoteHost::new(service, e2b.workspace, workspace, noted(Local::new()))?)
+                Arc::new(RemoteHost::new(service, e2b.workspace, workspace, noted(LocalHost::new()))?)
             }
         })
     }
@@ -150,7 +150,7 @@ impl HostSettings {
                 let settings = settings.clone();
                 let probed = tokio::task::spawn_blocking(move || Sandbox::probe(settings)).await;
                 let sandbox = probed.map_err(|error| Error::Internal(error.into()))??;
-                let level = sandbox.report().level.map_or("no sandbox works; commands are refused", Level::name);
+                let level = sandbox.report().level.map_or("no sandbox works; commands are refused", SandboxLevel::name);
                 Ok(vec![format!("commands run here at {level}")])
             }
             Self::Docker(docker) => docker.probe().await,
@@ -166,17 +166,17 @@ impl HostSettings {
 impl SshHost {
     async fn probe(&self) -> Result<Vec<String>> {
         check_folder(&self.workspace)?;
-        let workspace = Workspace::new([Root::writable(&self.workspace)], PathRules::default(), Reading::Absolute);
+        let workspace = Workspace::new([Root::writable(&self.workspace)], PathRules::default(), PathStyle::Absolute);
         let remote = self.connection.connect(&workspace).await?;
-        let top = workspace.top(Access::Read)?;
+        let top = workspace.primary_root(Access::Read)?;
         match remote.stat(&top).await {
-            Ok(about) if about.kind == Kind::Folder => Ok(vec![
+            Ok(about) if about.kind == FileKind::Folder => Ok(vec![
                 format!("{} answers", remote.name()),
                 format!("the workspace {} is there", self.workspace.display()),
-                format!("commands run there at {}", remote.level().name()),
+                format!("commands run there at {}", remote.sandbox_level().name()),
             ]),
             Ok(_) => Err(Error::failed(format!("{} is not a folder on {}", self.workspace.display(), remote.name()))),
-            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => Err(Error::failed(format!(
+            Err(Error::File { fault: FileErrorKind::Missing { .. }, .. }) => Err(Error::failed(format!(
                 "{} does not exist on {}; create it there",
                 self.workspace.display(),
                 remote.name()
@@ -187,12 +187,12 @@ impl SshHost {
 }
 
 #[async_trait]
-impl Connect for Ssh {
+impl Connect for SshConfig {
     fn name(&self) -> String {
         format!("ssh {}", self.host)
     }
 
-    async fn connect(&self, workspace: &Workspace) -> Result<Remote> {
+    async fn connect(&self, workspace: &Workspace) -> Result<RemoteClient> {
         Self::connect(self, workspace).await
     }
 
@@ -202,12 +202,12 @@ impl Connect for Ssh {
 }
 
 #[async_trait]
-impl Connect for E2b {
+impl Connect for E2bConfig {
     fn name(&self) -> String {
         "e2b".to_owned()
     }
 
-    async fn connect(&self, workspace: &Workspace) -> Result<Remote> {
+    async fn connect(&self, workspace: &Workspace) -> Result<RemoteClient> {
         self.open(workspace).await
     }
 

@@ -11,14 +11,17 @@ mod sandbox;
 mod supervise;
 mod tasks;
 
-pub use docker::Docker;
-pub use e2b::E2b;
+pub use docker::DockerConfig;
+pub use e2b::E2bConfig;
 pub use kinds::{E2bHost, HostSettings, SshHost};
-pub use local::{Local, Spawn};
-pub use remote::{Allowed, ForcedCommand, Remote, RemoteHost, Routed, Ssh, host_exec, run_forced, serve};
-pub use sandbox::{
-    IntegrityEvent, IntegrityListener, IntegrityOutcome, Limits, Net, ProxySocket, Report, Sandbox, SandboxSettings,
-    Trial, UnixSockets, Wanted,
+pub use local::{LocalHost, Spawn};
+pub use remote::{
+    CommandAllowlist, ForcedCommand, RemoteClient, RemoteHost, SshConfig, SshRoutedHost, check_forced_command,
+    exec_forced_command, serve,
 };
-pub use supervise::{harden, inner_stage, leashed, stage_edition};
-pub use tasks::Runner;
+pub use sandbox::{
+    IntegrityEvent, IntegrityListener, IntegrityOutcome, LevelPolicy, LevelProbe, NetworkPolicy, ProxySocket,
+    ResourceLimits, Sandbox, SandboxConfig, SandboxReport, UnixSockets,
+};
+pub use supervise::{harden, helper_build_id, kill_on_exit, run_helper_if_requested};
+pub use tasks::TaskRunner;

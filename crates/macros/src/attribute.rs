@@ -17,7 +17,8 @@ pub(crate) struct Attribute {
     pub(crate) timeout: Option<u64>,
 }
 
-const EFFECTS: [&str; 9] = ["reads", "writes", "network", "executes", "spawns", "blocks", "destroys", "notes", "sends"];
+const EFFECTS: [&str; 9] =
+    ["reads", "writes", "network", "executes", "spawns", "blocks", "destroys", "session_state", "sends"];
 
 impl Parse for Attribute {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
@@ -56,7 +57,7 @@ fn effects(words: &[Ident]) -> syn::Result<TokenStream> {
         };
     }
     let all = words.iter().map(|word| format_ident!("{}", word.to_string().to_uppercase(), span = word.span()));
-    Ok(quote!(::helve_contract::Effects::NONE #(.and(::helve_contract::Effects::#all))*))
+    Ok(quote!(::helve_contract::Effects::NONE #(.union(::helve_contract::Effects::#all))*))
 }
 
 fn unknown(word: &str) -> String {

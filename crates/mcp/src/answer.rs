@@ -2,30 +2,30 @@
 
 use std::fmt::Display;
 
-use helve_contract::json::Fields;
+use helve_contract::json::ObjectWriter;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    revision::Era,
-    wire::{Fault, Id},
+    revision::ProtocolEra,
+    wire::{RequestId, RpcError},
 };
 
 /// A result while it is being written.
-pub(crate) struct Answer {
-    fields: Fields,
-    era: Era,
-    subscription: Option<Id>,
+pub(crate) struct ResponseBuilder {
+    fields: ObjectWriter,
+    era: ProtocolEra,
+    subscription: Option<RequestId>,
 }
 
-impl Answer {
+impl ResponseBuilder {
     /// Begins the result of a request.
-    pub(crate) fn to(id: &Id, era: Era) -> Self {
+    pub(crate) fn new(id: &RequestId, era: ProtocolEra) -> Self {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         write(&mut bytes, id);
         bytes.extend_from_slice(br#","result":"#);
-        Self { fields: Fields::after(bytes), era, subscription: None }
+        Self { fields: ObjectWriter::with_prefix(bytes), era, subscription: None }
     }
 
     /// Adds a field.
@@ -42,49 +42,49 @@ impl Answer {
 
     /// Adds a field that is written by `write`, which gets the bytes so far and gives them back with its JSON.
     pub(crate) fn nested(mut self, key: &'static str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
-        self.fields = self.fields.nested(key, write);
+        self.fields = self.fields.raw_with(key, write);
         self
     }
 
     /// Says how long a client may keep the result, where the revision wants to know.
-    pub(crate) fn fresh_for(self, milliseconds: u32) -> Self {
+    pub(crate) fn cacheable_for(self, milliseconds: u32) -> Self {
         match self.era {
-            Era::Legacy => self,
-            Era::Modern => self.field("ttlMs", &milliseconds).field("cacheScope", "private"),
+            ProtocolEra::Legacy => self,
+            ProtocolEra::Modern => self.field("ttlMs", &milliseconds).field("cacheScope", "private"),
         }
     }
 
     /// Says which stream of changes the result ends.
-    pub(crate) fn about(mut self, subscription: &Id) -> Self {
+    pub(crate) fn for_subscription(mut self, subscription: &RequestId) -> Self {
         self.subscription = Some(subscription.clone());
         self
     }
 
     /// The whole message.
-    pub(crate) fn done(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         let whole = match self.era {
-            Era::Legacy => self,
-            Era::Modern => {
-                let mut meta = json!({ "io.modelcontextprotocol/serverInfo": us() });
+            ProtocolEra::Legacy => self,
+            ProtocolEra::Modern => {
+                let mut meta = json!({ "io.modelcontextprotocol/serverInfo": server_info() });
                 if let Some(subscription) = &self.subscription {
                     meta["io.modelcontextprotocol/subscriptionId"] = json!(subscription);
                 }
                 self.field("resultType", "complete").field("_meta", &meta)
             }
         };
-        let mut bytes = whole.fields.done();
+        let mut bytes = whole.fields.finish();
         bytes.push(b'}');
         bytes
     }
 }
 
 /// Who we are, as clients show it.
-pub(crate) fn us() -> serde_json::Value {
+pub(crate) fn server_info() -> serde_json::Value {
     json!({ "name": "helve", "title": "Helve", "version": env!("CARGO_PKG_VERSION") })
 }
 
 /// An error, to a request or to something that was none.
-pub(crate) fn error(id: Option<&Id>, fault: &Fault) -> Vec<u8> {
+pub(crate) fn error(id: Option<&RequestId>, fault: &RpcError) -> Vec<u8> {
     let mut bytes = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     write(&mut bytes, &id);
     bytes.extend_from_slice(br#","error":"#);

@@ -3,20 +3,20 @@
 use std::borrow::Cow;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use helve_contract::{Annotations, Media, Reply, Spec, json::Fields};
+use helve_contract::{Annotations, Media, Reply, Spec, json::ObjectWriter};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    answer::{self, Answer},
-    revision::Era,
-    wire::Id,
+    answer::{self, ResponseBuilder},
+    revision::ProtocolEra,
+    wire::RequestId,
 };
 
 /// A tool as a client sees it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tool<'a> {
+struct ToolListing<'a> {
     name: &'a str,
     title: String,
     description: &'a str,
@@ -29,12 +29,12 @@ struct Tool<'a> {
 /// The JSON of all tools, in the engine's order.
 pub(crate) fn list<'a>(specs: impl Iterator<Item = &'a Spec>) -> String {
     let tools: Vec<_> = specs
-        .map(|spec| Tool {
+        .map(|spec| ToolListing {
             name: &spec.name,
             title: title(&spec.name),
             description: &spec.description,
-            input_schema: object(&spec.schema),
-            output_schema: shape(spec),
+            input_schema: object_schema(&spec.input_schema),
+            output_schema: output_schema(spec),
             annotations: spec.annotations(),
         })
         .collect();
@@ -42,12 +42,12 @@ pub(crate) fn list<'a>(specs: impl Iterator<Item = &'a Spec>) -> String {
 }
 
 /// The shape of a tool's data where the protocol can say it: only objects have one.
-pub(crate) fn shape(spec: &Spec) -> Option<&Value> {
-    spec.output.as_ref().filter(|it| it.get("type").is_some_and(|it| it == "object"))
+pub(crate) fn output_schema(spec: &Spec) -> Option<&Value> {
+    spec.output_schema.as_ref().filter(|it| it.get("type").is_some_and(|it| it == "object"))
 }
 
 /// A schema whose root is an object: the protocol has no other arguments.
-fn object(schema: &Value) -> Cow<'_, Value> {
+fn object_schema(schema: &Value) -> Cow<'_, Value> {
     match schema {
         Value::Object(map) if map.get("type").is_some_and(|it| it == "object") => Cow::Borrowed(schema),
         Value::Object(map) if !map.contains_key("type") => {
@@ -79,7 +79,7 @@ fn title(name: &str) -> String {
 /// A part of a result that is not text.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Part<'a> {
+enum ContentPart<'a> {
     Image {
         data: String,
         #[serde(rename = "mimeType")]
@@ -91,12 +91,12 @@ enum Part<'a> {
         mime: &'a str,
     },
     Resource {
-        resource: Embedded<'a>,
+        resource: EmbeddedResource<'a>,
     },
 }
 
 #[derive(Serialize)]
-struct Embedded<'a> {
+struct EmbeddedResource<'a> {
     uri: String,
     #[serde(rename = "mimeType")]
     mime: &'a str,
@@ -104,15 +104,15 @@ struct Embedded<'a> {
 }
 
 /// A reply as the result of a call.
-pub(crate) fn result(id: &Id, era: Era, reply: &Reply, has_shape: bool) -> Vec<u8> {
-    let mut answer = Answer::to(id, era).nested("content", |bytes| content(bytes, reply));
+pub(crate) fn result(id: &RequestId, era: ProtocolEra, reply: &Reply, has_shape: bool) -> Vec<u8> {
+    let mut answer = ResponseBuilder::new(id, era).nested("content", |bytes| content(bytes, reply));
     if let Some(data @ Value::Object(_)) = &reply.data
         && has_shape
         && !reply.is_error
     {
         answer = answer.field("structuredContent", data);
     }
-    answer.field("isError", &reply.is_error).done()
+    answer.field("isError", &reply.is_error).finish()
 }
 
 /// The parts of a result: the text, if there is any or nothing else, and what goes with it.
@@ -120,14 +120,14 @@ fn content(mut bytes: Vec<u8>, reply: &Reply) -> Vec<u8> {
     bytes.push(b'[');
     let begin = bytes.len();
     if !reply.text.is_empty() || reply.media.is_empty() {
-        bytes = Fields::after(bytes).text("type", "text").text("text", &reply.text).done();
+        bytes = ObjectWriter::with_prefix(bytes).string("type", "text").string("text", &reply.text).finish();
     }
     // Notes have a block of their own: the first one may be JSON.
     if let Some(notes) = reply.notes_text() {
         if bytes.len() > begin {
             bytes.push(b',');
         }
-        bytes = Fields::after(bytes).text("type", "text").text("text", &notes).done();
+        bytes = ObjectWriter::with_prefix(bytes).string("type", "text").string("text", &notes).finish();
     }
     for (at, media) in reply.media.iter().enumerate() {
         if bytes.len() > begin {
@@ -139,12 +139,14 @@ fn content(mut bytes: Vec<u8>, reply: &Reply) -> Vec<u8> {
     bytes
 }
 
-fn part(at: usize, media: &Media) -> Part<'_> {
+fn part(at: usize, media: &Media) -> ContentPart<'_> {
     let (mime, data) = (media.mime.as_str(), BASE64.encode(&media.bytes));
     match mime.split('/').next() {
-        Some("image") => Part::Image { data, mime },
-        Some("audio") => Part::Audio { data, mime },
-        _ => Part::Resource { resource: Embedded { uri: format!("helve://reply/{at}"), mime, blob: data } },
+        Some("image") => ContentPart::Image { data, mime },
+        Some("audio") => ContentPart::Audio { data, mime },
+        _ => ContentPart::Resource {
+            resource: EmbeddedResource { uri: format!("helve://reply/{at}"), mime, blob: data },
+        },
     }
 }
 
@@ -176,7 +178,7 @@ mod tests {
     #[test]
     fn every_schema_is_an_object() {
         let seen = [json!({}), json!({ "type": "null" }), json!({ "type": "object", "properties": {} })]
-            .map(|it| object(&it).to_string());
+            .map(|it| object_schema(&it).to_string());
         assert_eq!(seen, [r#"{"type":"object"}"#, r#"{"type":"object"}"#, r#"{"type":"object","properties":{}}"#]);
     }
 }

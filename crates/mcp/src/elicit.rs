@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use helve_contract::Call;
-use helve_engine::{Answer, Approver, Question};
+use helve_engine::{ApprovalDecision, ApprovalRequest, Approver};
 use serde_json::{Value, json, value::RawValue};
 use tokio::sync::oneshot;
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Whether a client that has these capabilities can put a form to its user.
-pub(crate) fn is_offered(capabilities: &Value) -> bool {
+pub(crate) fn supports_elicitation(capabilities: &Value) -> bool {
     // An empty object means forms; one that names modes must name this one.
     match capabilities.get("elicitation") {
         Some(Value::Object(modes)) => modes.is_empty() || modes.contains_key("form"),
@@ -31,14 +31,14 @@ pub(crate) fn is_offered(capabilities: &Value) -> bool {
 
 /// Our questions to a client that it has not answered yet.
 #[derive(Default)]
-pub(crate) struct Asks {
+pub(crate) struct ClientRequests {
     next: AtomicU64,
     open: Mutex<HashMap<String, oneshot::Sender<Value>>>,
 }
 
-impl Asks {
+impl ClientRequests {
     /// Opens a question: its id, and where the answer comes.
-    pub(crate) fn open(&self) -> (String, oneshot::Receiver<Value>) {
+    pub(crate) fn begin(&self) -> (String, oneshot::Receiver<Value>) {
         let id = format!("helve-{}", self.next.fetch_add(1, Ordering::Relaxed) + 1);
         let (answer, answered) = oneshot::channel();
         self.lock().insert(id.clone(), answer);
@@ -46,7 +46,7 @@ impl Asks {
     }
 
     /// The client has answered, with a result or with an error.
-    pub(crate) fn settle(&self, id: &str, result: Option<&RawValue>) {
+    pub(crate) fn complete(&self, id: &str, result: Option<&RawValue>) {
         let waiting = self.lock().remove(id);
         if let Some(waiting) = waiting
             && let Some(Ok(result)) = result.map(|it| serde_json::from_str(it.get()))
@@ -56,7 +56,7 @@ impl Asks {
     }
 
     /// Nobody will answer any more.
-    pub(crate) fn forget_all(&self) {
+    pub(crate) fn cancel_all(&self) {
         self.lock().clear();
     }
 
@@ -71,17 +71,17 @@ impl Asks {
 
 /// Asks the user of the client that made a call, if that client can ask.
 ///
-/// Give it to the engine's gate and to the server's [`Options`](crate::Options); it finds the client by the call.
+/// Give it to the engine's gate and to the server's [`McpServerConfig`](crate::McpServerConfig); it finds the client by the call.
 #[derive(Default)]
 pub struct ElicitApprover {
-    desks: Mutex<HashMap<String, Desk>>,
-    otherwise: Option<Arc<dyn Approver>>,
+    routes: Mutex<HashMap<String, ClientRoute>>,
+    fallback: Option<Arc<dyn Approver>>,
     /// How long questions of tools wait.
     pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Clone)]
-struct Desk {
+struct ClientRoute {
     peer: Arc<Peer>,
     out: Arc<dyn Outbox>,
 }
@@ -93,8 +93,8 @@ impl ElicitApprover {
     }
 
     /// An approver that asks another where the client cannot ask.
-    pub fn or(otherwise: Arc<dyn Approver>) -> Self {
-        Self { otherwise: Some(otherwise), ..Self::default() }
+    pub fn with_fallback(otherwise: Arc<dyn Approver>) -> Self {
+        Self { fallback: Some(otherwise), ..Self::default() }
     }
 
     /// The same, with a limit on how long questions of tools wait; `approval.patience_secs` in the settings.
@@ -106,16 +106,16 @@ impl ElicitApprover {
     }
 
     /// Says which client a call came from, until the seat is dropped.
-    pub(crate) fn seat(self: &Arc<Self>, call: &str, peer: Arc<Peer>, out: Arc<dyn Outbox>) -> DeskSeat {
-        self.lock().insert(call.to_owned(), Desk { peer, out });
-        DeskSeat { approver: self.clone(), call: call.to_owned() }
+    pub(crate) fn register(self: &Arc<Self>, call: &str, peer: Arc<Peer>, out: Arc<dyn Outbox>) -> ClientRouteGuard {
+        self.lock().insert(call.to_owned(), ClientRoute { peer, out });
+        ClientRouteGuard { approver: self.clone(), call: call.to_owned() }
     }
 
     /// Puts a form to the user of the client that made a call. `None`: that client cannot ask; nothing inside: it did
     /// not in time, or the call was given up.
-    pub(crate) async fn put(&self, call: &Call, form: &Value, timeout: Option<Duration>) -> Option<Value> {
-        let Desk { peer, out } = self.lock().get(&call.id).cloned()?;
-        let (id, answered) = peer.asks.open();
+    pub(crate) async fn elicit(&self, call: &Call, form: &Value, timeout: Option<Duration>) -> Option<Value> {
+        let ClientRoute { peer, out } = self.lock().get(&call.id).cloned()?;
+        let (id, answered) = peer.client_requests.begin();
         out.send(answer::request(&id, "elicitation/create", form));
         let mut question = OpenQuestion { peer, out, id, is_answered: false };
         let late = async {
@@ -135,8 +135,8 @@ impl ElicitApprover {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Desk>> {
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, ClientRoute>> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -151,7 +151,7 @@ struct OpenQuestion {
 impl Drop for OpenQuestion {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.peer.asks.forget(&self.id);
+            self.peer.client_requests.forget(&self.id);
             let params = json!({ "requestId": self.id, "reason": "the call ended or its time is up" });
             self.out.send(answer::notification("notifications/cancelled", &params));
         }
@@ -159,12 +159,12 @@ impl Drop for OpenQuestion {
 }
 
 /// A call's entry in the approver's book.
-pub(crate) struct DeskSeat {
+pub(crate) struct ClientRouteGuard {
     approver: Arc<ElicitApprover>,
     call: String,
 }
 
-impl Drop for DeskSeat {
+impl Drop for ClientRouteGuard {
     fn drop(&mut self) {
         self.approver.lock().remove(&self.call);
     }
@@ -172,12 +172,12 @@ impl Drop for DeskSeat {
 
 #[async_trait]
 impl Approver for ElicitApprover {
-    async fn ask(&self, question: &Question, call: &Call) -> Answer {
-        match self.put(call, &form(question), None).await {
-            Some(result) => decided(result),
-            None => match &self.otherwise {
-                Some(other) => other.ask(question, call).await,
-                None => Answer::Deny("it needs the user's yes, and this client cannot ask its user".into()),
+    async fn request_approval(&self, question: &ApprovalRequest, call: &Call) -> ApprovalDecision {
+        match self.elicit(call, &approval_form(question), None).await {
+            Some(result) => parse_decision(result),
+            None => match &self.fallback {
+                Some(other) => other.request_approval(question, call).await,
+                None => ApprovalDecision::Deny("it needs the user's yes, and this client cannot ask its user".into()),
             },
         }
     }
@@ -187,9 +187,9 @@ impl Approver for ElicitApprover {
 const MAX_MESSAGE: usize = 20_000;
 
 /// What a form says about a question. A message that is too long is marked with what is left out.
-fn message(question: &Question) -> String {
-    let mut message = format!("Allow {}?\n{}\n{}", question.tool, question.summary, question.why);
-    if let Some(folder) = &question.folder {
+fn message(question: &ApprovalRequest) -> String {
+    let mut message = format!("Allow {}?\n{}\n{}", question.tool, question.summary, question.reason);
+    if let Some(folder) = &question.cwd {
         message.push_str(&format!("\nIn {folder}"));
     }
     for command in question.commands.iter().filter(|it| **it != question.summary) {
@@ -215,7 +215,7 @@ fn message(question: &Question) -> String {
 }
 
 /// The question as a form with one choice. Nothing is chosen beforehand.
-fn form(question: &Question) -> Value {
+fn approval_form(question: &ApprovalRequest) -> Value {
     json!({
         "message": message(question),
         "requestedSchema": {
@@ -224,7 +224,7 @@ fn form(question: &Question) -> Value {
                 "decision": {
                     "type": "string",
                     "title": "Decision",
-                    "description": format!("“Allow for the session” allows {}", question.grant),
+                    "description": format!("“Allow for the session” allows {}", question.session_grant),
                     "enum": ["once", "session", "deny"],
                     "enumNames": ["Allow once", "Allow for the session", "Deny"],
                 },
@@ -235,13 +235,13 @@ fn form(question: &Question) -> Value {
 }
 
 /// Anything but a clear yes is a no.
-fn decided(result: Value) -> Answer {
+fn parse_decision(result: Value) -> ApprovalDecision {
     let decision = result.pointer("/content/decision").and_then(Value::as_str);
     match (result.get("action").and_then(Value::as_str), decision) {
-        (Some("accept"), Some("once")) => Answer::Once,
-        (Some("accept"), Some("session")) => Answer::Session,
-        (Some("accept" | "decline"), _) => Answer::Deny("the user said no".into()),
-        _ => Answer::Deny("the user did not decide".into()),
+        (Some("accept"), Some("once")) => ApprovalDecision::AllowOnce,
+        (Some("accept"), Some("session")) => ApprovalDecision::AllowForSession,
+        (Some("accept" | "decline"), _) => ApprovalDecision::Deny("the user said no".into()),
+        _ => ApprovalDecision::Deny("the user did not decide".into()),
     }
 }
 
@@ -251,8 +251,14 @@ mod tests {
 
     #[test]
     fn only_a_clear_yes_is_one() {
-        assert_eq!(decided(json!({ "action": "accept", "content": { "decision": "once" } })), Answer::Once);
-        assert_eq!(decided(json!({ "action": "accept", "content": { "decision": "session" } })), Answer::Session);
+        assert_eq!(
+            parse_decision(json!({ "action": "accept", "content": { "decision": "once" } })),
+            ApprovalDecision::AllowOnce
+        );
+        assert_eq!(
+            parse_decision(json!({ "action": "accept", "content": { "decision": "session" } })),
+            ApprovalDecision::AllowForSession
+        );
         for no in [
             json!({ "action": "accept", "content": { "decision": "deny" } }),
             json!({ "action": "accept", "content": {} }),
@@ -260,21 +266,21 @@ mod tests {
             json!({ "action": "cancel" }),
             json!([]),
         ] {
-            assert!(matches!(decided(no), Answer::Deny(_)));
+            assert!(matches!(parse_decision(no), ApprovalDecision::Deny(_)));
         }
     }
 
-    fn question(summary: &str, diff: &str) -> Question {
-        Question {
+    fn question(summary: &str, diff: &str) -> ApprovalRequest {
+        ApprovalRequest {
             tool: "Bash".into(),
             summary: summary.into(),
             commands: vec!["rm x".into()],
             paths: Vec::new(),
             diff: Some(diff.into()),
             arguments: vec![helve_engine::Argument { name: "env.A".into(), text: "b".into() }],
-            folder: Some("/w".into()),
-            why: "it may change things".into(),
-            grant: "`rm x` exactly".into(),
+            cwd: Some("/w".into()),
+            reason: "it may change things".into(),
+            session_grant: "`rm x` exactly".into(),
             rules: vec!["Bash(rm x)".into()],
             broader: Some("Bash(rm:*) would allow more.".into()),
             effects: helve_contract::Effects::UNKNOWN,
@@ -303,7 +309,7 @@ mod tests {
             json!({ "elicitation": { "url": {} } }),
             json!({}),
         ]
-        .map(|it| is_offered(&it));
+        .map(|it| supports_elicitation(&it));
         assert_eq!(offered, [true, true, false, false]);
     }
 }

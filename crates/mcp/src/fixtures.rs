@@ -15,51 +15,55 @@ use sha2::{Digest, Sha256};
 use tokio::{sync::broadcast, time::sleep};
 
 use crate::{
-    answer::{self, us},
-    peer::{Handled, Outbox, Peer},
-    revision::Era,
-    wire::{Fault, Id},
+    answer::{self, server_info},
+    peer::{MessageResponse, Outbox, Peer},
+    revision::ProtocolEra,
+    wire::{RequestId, RpcError},
 };
 
 /// A picture of one red point, and a sound without a sample.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 /// What the suite calls a little while.
-const WHILE: Duration = Duration::from_millis(50);
+const SHORT_DELAY: Duration = Duration::from_millis(50);
 
 /// Kinds of lists that a tool pretended to change.
 static CHANGES: LazyLock<broadcast::Sender<&'static str>> = LazyLock::new(|| broadcast::Sender::new(16));
 
 /// A request, with all that the fixtures look at.
-pub(crate) struct Asked {
-    pub(crate) id: Id,
+pub(crate) struct FixtureRequest {
+    pub(crate) id: RequestId,
     pub(crate) method: String,
-    pub(crate) era: Era,
+    pub(crate) era: ProtocolEra,
     pub(crate) logs: bool,
     pub(crate) params: Value,
 }
 
 /// What a fixture answers; `None` where it is none of theirs.
-pub(crate) fn handle(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Option<Result<Handled, Fault>> {
+pub(crate) fn handle(
+    peer: &Arc<Peer>,
+    asked: FixtureRequest,
+    out: &Arc<dyn Outbox>,
+) -> Option<Result<MessageResponse, RpcError>> {
     let name = asked.params["name"].as_str().unwrap_or_default();
     let ready = match (asked.method.as_str(), asked.era) {
         ("tools/call", _) if schema(name).is_some() => return Some(tool(peer, asked, out)),
-        ("subscriptions/listen", Era::Modern) => return Some(listen(peer, asked, out)),
-        ("prompts/list", _) => Ok(asked.fresh(json!({ "prompts": prompts() }))),
+        ("subscriptions/listen", ProtocolEra::Modern) => return Some(subscribe(peer, asked, out)),
+        ("prompts/list", _) => Ok(asked.cacheable_result(json!({ "prompts": prompts() }))),
         ("prompts/get", _) => prompt(&asked),
-        ("resources/list", _) => Ok(asked.fresh(json!({ "resources": resources() }))),
+        ("resources/list", _) => Ok(asked.cacheable_result(json!({ "resources": resources() }))),
         ("resources/templates/list", _) => {
             let template = json!({ "uriTemplate": "test://template/{id}/data", "name": "template" });
-            Ok(asked.fresh(json!({ "resourceTemplates": [template] })))
+            Ok(asked.cacheable_result(json!({ "resourceTemplates": [template] })))
         }
         ("resources/read", _) => resource(&asked),
-        ("resources/subscribe" | "resources/unsubscribe", Era::Legacy) => Ok(asked.done(json!({}))),
+        ("resources/subscribe" | "resources/unsubscribe", ProtocolEra::Legacy) => Ok(asked.result(json!({}))),
         ("completion/complete", _) => {
-            Ok(asked.done(json!({ "completion": { "values": ["paris", "park"], "total": 2, "hasMore": false } })))
+            Ok(asked.result(json!({ "completion": { "values": ["paris", "park"], "total": 2, "hasMore": false } })))
         }
         _ => return None,
     };
-    Some(ready.map(Handled::Now))
+    Some(ready.map(MessageResponse::Ready))
 }
 
 /// What we can do beside the tools.
@@ -152,23 +156,23 @@ fn text_argument(name: &str) -> Value {
     json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name] })
 }
 
-impl Asked {
+impl FixtureRequest {
     /// The result, as the revision writes it.
-    fn done(&self, mut result: Value) -> Vec<u8> {
-        if let (Era::Modern, Value::Object(fields)) = (self.era, &mut result) {
+    fn result(&self, mut result: Value) -> Vec<u8> {
+        if let (ProtocolEra::Modern, Value::Object(fields)) = (self.era, &mut result) {
             fields.entry("resultType").or_insert_with(|| "complete".into());
-            fields.insert("_meta".into(), json!({ "io.modelcontextprotocol/serverInfo": us() }));
+            fields.insert("_meta".into(), json!({ "io.modelcontextprotocol/serverInfo": server_info() }));
         }
         json!({ "jsonrpc": "2.0", "id": self.id, "result": result }).to_string().into_bytes()
     }
 
     /// A result that a client may keep.
-    fn fresh(&self, mut result: Value) -> Vec<u8> {
-        if self.era == Era::Modern {
+    fn cacheable_result(&self, mut result: Value) -> Vec<u8> {
+        if self.era == ProtocolEra::Modern {
             result["ttlMs"] = 0.into();
             result["cacheScope"] = "private".into();
         }
-        self.done(result)
+        self.result(result)
     }
 
     fn text(&self, text: impl Into<String>) -> Vec<u8> {
@@ -176,7 +180,7 @@ impl Asked {
     }
 
     fn content(&self, content: &Value) -> Vec<u8> {
-        self.done(json!({ "content": content }))
+        self.result(json!({ "content": content }))
     }
 
     fn argument(&self, name: &str) -> &str {
@@ -188,35 +192,35 @@ impl Asked {
     }
 
     /// What the client says to a question of the last round.
-    fn heard(&self, question: &str) -> Option<&Value> {
+    fn input_response(&self, question: &str) -> Option<&Value> {
         self.params["inputResponses"].get(question).filter(|it| it.is_object())
     }
 
     /// Asks the client to ask, and to come back with the answers.
-    fn wants(&self, questions: Value, state: Option<&str>) -> Vec<u8> {
+    fn input_required(&self, questions: Value, state: Option<&str>) -> Vec<u8> {
         let mut result = json!({ "resultType": "input_required", "inputRequests": questions });
         if let Some(state) = state {
-            result["requestState"] = signed(state).into();
+            result["requestState"] = sign_state(state).into();
         }
-        self.done(result)
+        self.result(result)
     }
 
     /// The state that the client carried for us, if nobody touched it.
-    fn state(&self) -> Result<Option<&str>, Fault> {
+    fn state(&self) -> Result<Option<&str>, RpcError> {
         let Some(carried) = self.params.get("requestState") else { return Ok(None) };
         let plain = carried.as_str().and_then(|it| it.split_once('.')).map(|(plain, _)| plain).unwrap_or_default();
-        if *carried == signed(plain) {
+        if *carried == sign_state(plain) {
             return Ok(Some(plain));
         }
-        Err(Fault::params("requestState is not what we gave out"))
+        Err(RpcError::invalid_params("requestState is not what we gave out"))
     }
 }
 
-fn signed(state: &str) -> String {
+fn sign_state(state: &str) -> String {
     format!("{state}.{}", BASE64.encode(Sha256::digest(format!("fixture {state}"))))
 }
 
-fn tool(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
+fn tool(peer: &Arc<Peer>, asked: FixtureRequest, out: &Arc<dyn Outbox>) -> Result<MessageResponse, RpcError> {
     let name = asked.params["name"].as_str().unwrap_or_default().to_owned();
     let resource = |uri: &str, mime: &str, text: &str| json!({ "type": "resource", "resource": { "uri": uri, "mimeType": mime, "text": text } });
     let picture = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
@@ -234,16 +238,16 @@ fn tool(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handled
         }
         "test_error_handling" => {
             let text = "This tool intentionally returns an error for testing";
-            asked.done(json!({ "content": [{ "type": "text", "text": text }], "isError": true }))
+            asked.result(json!({ "content": [{ "type": "text", "text": text }], "isError": true }))
         }
         "test_missing_capability" if !asked.can("sampling") => {
-            return Err(Fault::new(-32021, "Missing required client capability")
-                .with(json!({ "requiredCapabilities": { "sampling": {} } })));
+            return Err(RpcError::new(-32021, "Missing required client capability")
+                .with_data(json!({ "requiredCapabilities": { "sampling": {} } })));
         }
         "test_trigger_tool_change" => changed(&asked, "tools"),
         "test_trigger_prompt_change" => changed(&asked, "prompts"),
-        "test_streaming_elicitation" => asked.wants(json!({ "user_name": name_question() }), None),
-        known if known.starts_with("test_input_required_result_") => rounds(known, &asked)?,
+        "test_streaming_elicitation" => asked.input_required(json!({ "user_name": name_question() }), None),
+        known if known.starts_with("test_input_required_result_") => run_input_tool(known, &asked)?,
         "test_tool_with_logging"
         | "test_tool_with_progress"
         | "test_sampling"
@@ -254,31 +258,36 @@ fn tool(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handled
         | "test_logging_tool" => return slow(peer, name, asked, out),
         _ => asked.text("ok"),
     };
-    Ok(Handled::Now(ready))
+    Ok(MessageResponse::Ready(ready))
 }
 
-fn changed(asked: &Asked, kind: &'static str) -> Vec<u8> {
+fn changed(asked: &FixtureRequest, kind: &'static str) -> Vec<u8> {
     _ = CHANGES.send(kind);
     asked.text("changed")
 }
 
 /// Tools that speak, ask or pause before they answer.
-fn slow(peer: &Arc<Peer>, name: String, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
-    let seat = peer.flight.enter(&asked.id)?;
+fn slow(
+    peer: &Arc<Peer>,
+    name: String,
+    asked: FixtureRequest,
+    out: &Arc<dyn Outbox>,
+) -> Result<MessageResponse, RpcError> {
+    let seat = peer.in_flight.begin(&asked.id)?;
     let (peer, out) = (peer.clone(), out.clone());
     let work = async move {
         let message = tokio::select! {
             () = seat.token().cancelled() => return None,
-            message = speak(&peer, &name, &asked, &out) => message,
+            message = run_slow_tool(&peer, &name, &asked, &out) => message,
         };
-        seat.land().then_some(message)
+        seat.complete().then_some(message)
     };
-    Ok(Handled::Later(work.boxed()))
+    Ok(MessageResponse::Pending(work.boxed()))
 }
 
-async fn speak(peer: &Arc<Peer>, name: &str, asked: &Asked, out: &Arc<dyn Outbox>) -> Vec<u8> {
+async fn run_slow_tool(peer: &Arc<Peer>, name: &str, asked: &FixtureRequest, out: &Arc<dyn Outbox>) -> Vec<u8> {
     let log = |text: &str| {
-        if asked.era == Era::Legacy || asked.logs {
+        if asked.era == ProtocolEra::Legacy || asked.logs {
             let params = json!({ "level": "info", "logger": "fixtures", "data": text });
             out.send(answer::notification("notifications/message", &params));
         }
@@ -287,7 +296,7 @@ async fn speak(peer: &Arc<Peer>, name: &str, asked: &Asked, out: &Arc<dyn Outbox
         "test_tool_with_logging" | "test_logging_tool" => {
             for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
                 log(text);
-                sleep(WHILE).await;
+                sleep(SHORT_DELAY).await;
             }
             asked.text("logged")
         }
@@ -297,20 +306,21 @@ async fn speak(peer: &Arc<Peer>, name: &str, asked: &Asked, out: &Arc<dyn Outbox
                     let params = json!({ "progressToken": token, "progress": progress, "total": 100 });
                     out.send(answer::notification("notifications/progress", &params));
                 }
-                sleep(WHILE).await;
+                sleep(SHORT_DELAY).await;
             }
             asked.text("done")
         }
         "test_reconnection" => {
             log("The stream is about to close");
-            sleep(WHILE * 2).await;
+            sleep(SHORT_DELAY * 2).await;
             out.pause();
-            sleep(WHILE * 2).await;
+            sleep(SHORT_DELAY * 2).await;
             asked.text("Reconnection test completed")
         }
         "test_sampling" => {
             let message = json!({ "role": "user", "content": { "type": "text", "text": asked.argument("prompt") } });
-            let said = ask(peer, out, "sampling/createMessage", json!({ "messages": [message], "maxTokens": 100 }));
+            let said =
+                request_client(peer, out, "sampling/createMessage", json!({ "messages": [message], "maxTokens": 100 }));
             let said = said.await;
             let text = said.pointer("/content/text").and_then(Value::as_str).unwrap_or("nothing").to_owned();
             asked.text(format!("LLM response: {text}"))
@@ -325,21 +335,21 @@ async fn speak(peer: &Arc<Peer>, name: &str, asked: &Asked, out: &Arc<dyn Outbox
                 "required": ["username", "email"],
             });
             let form = json!({ "message": asked.argument("message"), "requestedSchema": schema });
-            asked.text(format!("User response: {}", ask(peer, out, "elicitation/create", form).await))
+            asked.text(format!("User response: {}", request_client(peer, out, "elicitation/create", form).await))
         }
         _ => {
             let properties = if name.ends_with("defaults") { defaults() } else { enums() };
             let schema = json!({ "type": "object", "properties": properties, "required": [] });
             let form = json!({ "message": "Please fill in the form", "requestedSchema": schema });
-            let said = ask(peer, out, "elicitation/create", form).await;
+            let said = request_client(peer, out, "elicitation/create", form).await;
             asked.text(format!("Elicitation completed: action={}, content={}", said["action"], said["content"]))
         }
     }
 }
 
 /// Puts a question to the client.
-async fn ask(peer: &Arc<Peer>, out: &Arc<dyn Outbox>, method: &str, params: Value) -> Value {
-    let (id, answered) = peer.asks.open();
+async fn request_client(peer: &Arc<Peer>, out: &Arc<dyn Outbox>, method: &str, params: Value) -> Value {
+    let (id, answered) = peer.client_requests.begin();
     out.send(answer::request(&id, method, &params));
     answered.await.unwrap_or_default()
 }
@@ -374,27 +384,29 @@ fn enums() -> Value {
 }
 
 /// Tools that need to hear from the user, in the revision where the client comes back with what it heard.
-fn rounds(name: &str, asked: &Asked) -> Result<Vec<u8>, Fault> {
+fn run_input_tool(name: &str, asked: &FixtureRequest) -> Result<Vec<u8>, RpcError> {
     let state = asked.state()?;
     Ok(match name.trim_start_matches("test_input_required_result_") {
-        "elicitation" => match asked.heard("user_name").and_then(|it| it.pointer("/content/name")) {
+        "elicitation" => match asked.input_response("user_name").and_then(|it| it.pointer("/content/name")) {
             Some(Value::String(name)) => asked.text(format!("Hello, {name}!")),
-            _ => asked.wants(json!({ "user_name": name_question() }), None),
+            _ => asked.input_required(json!({ "user_name": name_question() }), None),
         },
-        "sampling" => match asked.heard("capital_question") {
+        "sampling" => match asked.input_response("capital_question") {
             Some(said) => asked.text(said.pointer("/content/text").and_then(Value::as_str).unwrap_or("?")),
-            None => asked.wants(json!({ "capital_question": sample("What is the capital of France?", 100) }), None),
+            None => {
+                asked.input_required(json!({ "capital_question": sample("What is the capital of France?", 100) }), None)
+            }
         },
-        "list_roots" => match asked.heard("client_roots") {
+        "list_roots" => match asked.input_response("client_roots") {
             Some(said) => asked.text(format!("Roots: {}", said["roots"])),
-            None => asked.wants(json!({ "client_roots": { "method": "roots/list", "params": {} } }), None),
+            None => asked.input_required(json!({ "client_roots": { "method": "roots/list", "params": {} } }), None),
         },
-        "request_state" | "tampered_state" => match (state, asked.heard("confirm")) {
+        "request_state" | "tampered_state" => match (state, asked.input_response("confirm")) {
             (Some("confirm"), Some(_)) => asked.text("state-ok"),
-            _ => asked.wants(json!({ "confirm": form("Please confirm", "ok", "boolean") }), Some("confirm")),
+            _ => asked.input_required(json!({ "confirm": form("Please confirm", "ok", "boolean") }), Some("confirm")),
         },
         "multiple_inputs" => {
-            let all = ["user_name", "greeting", "client_roots"].iter().all(|it| asked.heard(it).is_some());
+            let all = ["user_name", "greeting", "client_roots"].iter().all(|it| asked.input_response(it).is_some());
             if all && state == Some("several") {
                 asked.text("all heard")
             } else {
@@ -403,16 +415,17 @@ fn rounds(name: &str, asked: &Asked) -> Result<Vec<u8>, Fault> {
                     "greeting": sample("Generate a greeting", 50),
                     "client_roots": { "method": "roots/list", "params": {} },
                 });
-                asked.wants(questions, Some("several"))
+                asked.input_required(questions, Some("several"))
             }
         }
         "multi_round" => match state {
-            Some("two") if asked.heard("step2").is_some() => asked.text("both steps done"),
-            Some("one") if asked.heard("step1").is_some() => {
+            Some("two") if asked.input_response("step2").is_some() => asked.text("both steps done"),
+            Some("one") if asked.input_response("step1").is_some() => {
                 let question = form("Step 2: What is your favorite color?", "color", "string");
-                asked.wants(json!({ "step2": question }), Some("two"))
+                asked.input_required(json!({ "step2": question }), Some("two"))
             }
-            _ => asked.wants(json!({ "step1": form("Step 1: What is your name?", "name", "string") }), Some("one")),
+            _ => asked
+                .input_required(json!({ "step1": form("Step 1: What is your name?", "name", "string") }), Some("one")),
         },
         // Only what the client can do is asked of it.
         _ => {
@@ -423,8 +436,8 @@ fn rounds(name: &str, asked: &Asked) -> Result<Vec<u8>, Fault> {
             if asked.can("elicitation") {
                 questions.insert("user_name".into(), name_question());
             }
-            let unheard = questions.keys().any(|it| asked.heard(it).is_none());
-            if unheard { asked.wants(questions.into(), None) } else { asked.text("heard") }
+            let unheard = questions.keys().any(|it| asked.input_response(it).is_none());
+            if unheard { asked.input_required(questions.into(), None) } else { asked.text("heard") }
         }
     })
 }
@@ -444,8 +457,8 @@ fn sample(text: &str, tokens: u32) -> Value {
 }
 
 /// A stream of the changes that a client wants to hear of.
-fn listen(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
-    let seat = peer.flight.enter(&asked.id)?;
+fn subscribe(peer: &Arc<Peer>, asked: FixtureRequest, out: &Arc<dyn Outbox>) -> Result<MessageResponse, RpcError> {
+    let seat = peer.in_flight.begin(&asked.id)?;
     let mut changes = CHANGES.subscribe();
     let meta = json!({ "io.modelcontextprotocol/subscriptionId": asked.id });
     let wanted = asked.params["notifications"].clone();
@@ -467,7 +480,7 @@ fn listen(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handl
             }
         }
     };
-    Ok(Handled::Later(work.boxed()))
+    Ok(MessageResponse::Pending(work.boxed()))
 }
 
 fn resources() -> Value {
@@ -478,7 +491,7 @@ fn resources() -> Value {
     ])
 }
 
-fn resource(asked: &Asked) -> Result<Vec<u8>, Fault> {
+fn resource(asked: &FixtureRequest) -> Result<Vec<u8>, RpcError> {
     let uri = asked.params["uri"].as_str().unwrap_or_default();
     let text = |text: String| json!({ "uri": uri, "mimeType": "text/plain", "text": text });
     let content = match uri {
@@ -491,12 +504,12 @@ fn resource(asked: &Asked) -> Result<Vec<u8>, Fault> {
                 json!({ "uri": uri, "mimeType": "application/json", "text": data.to_string() })
             }
             None => {
-                let code = if asked.era == Era::Modern { -32602 } else { -32002 };
-                return Err(Fault::new(code, "Resource not found").with(json!({ "uri": uri })));
+                let code = if asked.era == ProtocolEra::Modern { -32602 } else { -32002 };
+                return Err(RpcError::new(code, "Resource not found").with_data(json!({ "uri": uri })));
             }
         },
     };
-    Ok(asked.fresh(json!({ "contents": [content] })))
+    Ok(asked.cacheable_result(json!({ "contents": [content] })))
 }
 
 fn prompts() -> Value {
@@ -511,7 +524,7 @@ fn prompts() -> Value {
     ])
 }
 
-fn prompt(asked: &Asked) -> Result<Vec<u8>, Fault> {
+fn prompt(asked: &FixtureRequest) -> Result<Vec<u8>, RpcError> {
     let text = |text: String| json!({ "role": "user", "content": { "type": "text", "text": text } });
     let messages = match asked.params["name"].as_str().unwrap_or_default() {
         "test_simple_prompt" => vec![text("This is a simple prompt for testing.".into())],
@@ -530,15 +543,17 @@ fn prompt(asked: &Asked) -> Result<Vec<u8>, Fault> {
             vec![json!({ "role": "user", "content": picture }), text("Please analyze the image above.".into())]
         }
         "test_input_required_result_prompt" => {
-            match asked.heard("user_context").and_then(|it| it.pointer("/content/context")) {
+            match asked.input_response("user_context").and_then(|it| it.pointer("/content/context")) {
                 Some(context) => vec![text(format!("Context: {context}"))],
                 None => {
                     let question = form("What context should the prompt use?", "context", "string");
-                    return Ok(asked.wants(json!({ "user_context": question }), None));
+                    return Ok(asked.input_required(json!({ "user_context": question }), None));
                 }
             }
         }
-        other => return Err(Fault::params(format!("Unknown prompt: {}", crate::wire::short(other)))),
+        other => {
+            return Err(RpcError::invalid_params(format!("Unknown prompt: {}", crate::wire::truncate_name(other))));
+        }
     };
-    Ok(asked.done(json!({ "messages": messages })))
+    Ok(asked.result(json!({ "messages": messages })))
 }

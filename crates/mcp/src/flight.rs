@@ -7,33 +7,36 @@ use std::{
 
 use helve_contract::CancellationToken;
 
-use crate::wire::{Fault, Id};
+use crate::wire::{RequestId, RpcError};
 
 /// Requests that run or wait at the same time; more are refused, for each holds memory.
-const MOST: usize = 4096;
+const MAX_REQUESTS: usize = 4096;
 
 /// Requests under way, by id.
 #[derive(Default)]
-pub(crate) struct Flight(Mutex<HashMap<Id, CancellationToken>>);
+pub(crate) struct InFlight(Mutex<HashMap<RequestId, CancellationToken>>);
 
-impl Flight {
+impl InFlight {
     /// Enters a request; refused when its id is taken.
-    pub(crate) fn enter(self: &Arc<Self>, id: &Id) -> Result<Seat, Fault> {
+    pub(crate) fn begin(self: &Arc<Self>, id: &RequestId) -> Result<RequestGuard, RpcError> {
         let mut under_way = self.lock();
-        let full = under_way.len() >= MOST;
+        let full = under_way.len() >= MAX_REQUESTS;
         let Entry::Vacant(place) = under_way.entry(id.clone()) else {
-            return Err(Fault::request("a request with this id is still running"));
+            return Err(RpcError::invalid_request("a request with this id is still running"));
         };
         if full {
-            return Err(Fault::new(-32000, format!("{MOST} requests are running already; wait for some of them")));
+            return Err(RpcError::new(
+                -32000,
+                format!("{MAX_REQUESTS} requests are running already; wait for some of them"),
+            ));
         }
         let token = CancellationToken::new();
         place.insert(token.clone());
-        Ok(Seat { flight: self.clone(), id: id.clone(), token })
+        Ok(RequestGuard { flight: self.clone(), id: id.clone(), token })
     }
 
     /// The client gives up on a request.
-    pub(crate) fn cancel(&self, id: &Id) {
+    pub(crate) fn cancel(&self, id: &RequestId) {
         if let Some(token) = self.lock().remove(id) {
             token.cancel();
         }
@@ -51,31 +54,31 @@ impl Flight {
         self.lock().is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, CancellationToken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A request's place in the flight. Whoever drops it before the answer gives up on the request.
-pub(crate) struct Seat {
-    flight: Arc<Flight>,
-    id: Id,
+pub(crate) struct RequestGuard {
+    flight: Arc<InFlight>,
+    id: RequestId,
     token: CancellationToken,
 }
 
-impl Seat {
+impl RequestGuard {
     /// Set when the client gives up.
     pub(crate) fn token(&self) -> &CancellationToken {
         &self.token
     }
 
     /// The work is done: whether anybody still waits for it.
-    pub(crate) fn land(self) -> bool {
+    pub(crate) fn complete(self) -> bool {
         !self.token.is_cancelled()
     }
 }
 
-impl Drop for Seat {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         // A cancelled id may have been given out again; only a running one is ours.
         if !self.token.is_cancelled() {

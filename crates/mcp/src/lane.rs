@@ -21,53 +21,53 @@ use crate::peer::Outbox;
 /// What a pipe takes at once when it says that it takes anything.
 const PIPE_BUF: usize = 4096;
 /// What an empty pipe takes at once, and a socket that says that it takes anything.
-const PIPE: usize = 64 << 10;
+const DEFAULT_PIPE_BYTES: usize = 64 << 10;
 /// What a pipe is made to take at most, once there is something that long to say.
-const WIDEST: usize = 1 << 20;
+const MAX_PIPE_BYTES: usize = 1 << 20;
 /// How much is said in one go, and for how long it may be gathered.
-const GATHERED: usize = 32 << 10;
-const SOON: Duration = Duration::from_millis(1);
+const MAX_BATCH_BYTES: usize = 32 << 10;
+const MAX_BATCH_DELAY: Duration = Duration::from_millis(1);
 /// What may wait for a slow client; whoever has more to say waits with it.
-const WAITING: usize = 64 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 /// An output with a queue behind it. A message that fits into the pipe is written by the sender, for that is fastest;
 /// any other is left to a thread.
-pub(crate) struct Lane {
+pub(crate) struct MessageWriter {
     to: File,
     /// What is done before messages leave.
-    first: Box<dyn Fn() + Send + Sync>,
-    state: Mutex<State>,
+    before_write: Box<dyn Fn() + Send + Sync>,
+    state: Mutex<WriterState>,
     changed: Condvar,
 }
 
-struct State {
+struct WriterState {
     queue: Vec<Vec<u8>>,
     bytes: usize,
     /// What is said in one go with what comes next.
-    gathered: Vec<u8>,
+    batch: Vec<u8>,
     /// Since when messages are gathered.
     since: Option<Instant>,
     /// What the pipe takes at once when it is empty.
-    width: usize,
+    pipe_capacity: usize,
     /// The thread is writing what it took from the queue.
     writing: bool,
     has_thread: bool,
     broken: bool,
 }
 
-impl Lane {
+impl MessageWriter {
     pub(crate) fn new(to: File, first: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
-        let state = State {
+        let state = WriterState {
             queue: Vec::new(),
             bytes: 0,
-            gathered: Vec::new(),
+            batch: Vec::new(),
             since: None,
-            width: PIPE,
+            pipe_capacity: DEFAULT_PIPE_BYTES,
             writing: false,
             has_thread: false,
             broken: false,
         };
-        Arc::new(Self { to, first: Box::new(first), state: Mutex::new(state), changed: Condvar::new() })
+        Arc::new(Self { to, before_write: Box::new(first), state: Mutex::new(state), changed: Condvar::new() })
     }
 
     /// Whether the client is gone.
@@ -82,41 +82,41 @@ impl Lane {
     }
 
     /// Small messages may be said together from now on, because more will follow at once; or no longer.
-    pub(crate) fn gather(self: &Arc<Self>, more_will_follow: bool) {
+    pub(crate) fn set_batching(self: &Arc<Self>, more_will_follow: bool) {
         let mut state = self.lock();
-        let late = state.since.is_some_and(|it| it.elapsed() > SOON);
-        if (late || !more_will_follow) && state.since.take().is_some() && !state.gathered.is_empty() {
-            let gathered = mem::take(&mut state.gathered);
-            self.leave(state, gathered);
+        let late = state.since.is_some_and(|it| it.elapsed() > MAX_BATCH_DELAY);
+        if (late || !more_will_follow) && state.since.take().is_some() && !state.batch.is_empty() {
+            let gathered = mem::take(&mut state.batch);
+            self.write_out(state, gathered);
         } else if more_will_follow {
             state.since.get_or_insert_with(Instant::now);
         }
     }
 
-    fn put(self: &Arc<Self>, mut message: Vec<u8>) {
+    fn enqueue(self: &Arc<Self>, mut message: Vec<u8>) {
         message.push(b'\n');
         let mut state = self.lock();
-        if state.since.is_some() && state.gathered.len() + message.len() <= GATHERED {
-            state.gathered.extend(message);
+        if state.since.is_some() && state.batch.len() + message.len() <= MAX_BATCH_BYTES {
+            state.batch.extend(message);
             return;
         }
-        if !state.gathered.is_empty() {
-            state.gathered.extend(message);
-            message = mem::take(&mut state.gathered);
+        if !state.batch.is_empty() {
+            state.batch.extend(message);
+            message = mem::take(&mut state.batch);
         }
-        self.leave(state, message);
+        self.write_out(state, message);
     }
 
     /// Writes whole messages, or has them written.
-    fn leave(self: &Arc<Self>, mut state: MutexGuard<'_, State>, message: Vec<u8>) {
-        (self.first)();
-        while state.bytes > WAITING && !state.broken {
+    fn write_out(self: &Arc<Self>, mut state: MutexGuard<'_, WriterState>, message: Vec<u8>) {
+        (self.before_write)();
+        while state.bytes > MAX_QUEUED_BYTES && !state.broken {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.broken {
             return;
         }
-        if state.queue.is_empty() && !state.writing && self.takes(message.len(), &mut state.width) {
+        if state.queue.is_empty() && !state.writing && self.fits_now(message.len(), &mut state.pipe_capacity) {
             state.broken = (&self.to).write_all(&message).is_err();
             return;
         }
@@ -125,7 +125,7 @@ impl Lane {
         if !mem::replace(&mut state.has_thread, true) {
             let lane = self.clone();
             // Without a thread the sender writes, and waits for the client.
-            if thread::Builder::new().name("mcp-out".into()).spawn(move || lane.work()).is_err() {
+            if thread::Builder::new().name("mcp-out".into()).spawn(move || lane.writer_loop()).is_err() {
                 state.has_thread = false;
                 self.flush(state);
                 return;
@@ -134,7 +134,7 @@ impl Lane {
         self.changed.notify_all();
     }
 
-    fn work(&self) {
+    fn writer_loop(&self) {
         loop {
             let mut state = self.lock();
             while state.queue.is_empty() && !state.broken {
@@ -148,7 +148,7 @@ impl Lane {
     }
 
     /// Writes what waits, with the door open for more.
-    fn flush(&self, mut state: MutexGuard<'_, State>) {
+    fn flush(&self, mut state: MutexGuard<'_, WriterState>) {
         let queue = mem::take(&mut state.queue);
         state.writing = true;
         drop(state);
@@ -164,7 +164,7 @@ impl Lane {
 
     /// Whether a write of this length returns at once. A pipe that is too narrow for it is made wider where that is
     /// possible, so that no other thread has to wait for the client.
-    fn takes(&self, length: usize, width: &mut usize) -> bool {
+    fn fits_now(&self, length: usize, width: &mut usize) -> bool {
         let mut ask = [PollFd::new(&self.to, PollFlags::OUT)];
         if poll(&mut ask, Some(&Timespec::default())) != Ok(1) {
             return false;
@@ -172,23 +172,23 @@ impl Lane {
         if length <= PIPE_BUF {
             return true;
         }
-        if length > *width && length <= WIDEST {
+        if length > *width && length <= MAX_PIPE_BYTES {
             *width = fcntl_setpipe_size(&self.to, length.next_power_of_two()).unwrap_or(*width).max(*width);
         }
         length <= *width && ioctl_fionread(&self.to) == Ok(0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The way to a client over a lane.
-pub(crate) struct Post(pub Arc<Lane>);
+pub(crate) struct WriterOutbox(pub Arc<MessageWriter>);
 
-impl Outbox for Post {
+impl Outbox for WriterOutbox {
     fn send(&self, message: Vec<u8>) {
-        self.0.put(message);
+        self.0.enqueue(message);
     }
 }
 
@@ -198,9 +198,9 @@ mod tests {
 
     use super::*;
 
-    fn lane() -> (Arc<Lane>, io::PipeReader) {
+    fn lane() -> (Arc<MessageWriter>, io::PipeReader) {
         let (read, write) = io::pipe().unwrap();
-        (Lane::new(File::from(std::os::fd::OwnedFd::from(write)), || {}), read)
+        (MessageWriter::new(File::from(std::os::fd::OwnedFd::from(write)), || {}), read)
     }
 
     /// What can be read at once.
@@ -214,33 +214,33 @@ mod tests {
     #[test]
     fn answers_to_many_questions_leave_together() {
         let (lane, mut client) = lane();
-        lane.put(b"one".to_vec());
+        lane.enqueue(b"one".to_vec());
         assert_eq!(said(&mut client), "one\n");
-        lane.gather(true);
-        lane.put(b"two".to_vec());
-        lane.put(b"three".to_vec());
+        lane.set_batching(true);
+        lane.enqueue(b"two".to_vec());
+        lane.enqueue(b"three".to_vec());
         assert_eq!(said(&mut client), "");
-        lane.gather(false);
+        lane.set_batching(false);
         assert_eq!(said(&mut client), "two\nthree\n");
-        lane.put(b"four".to_vec());
+        lane.enqueue(b"four".to_vec());
         assert_eq!(said(&mut client), "four\n");
     }
 
     #[test]
     fn a_long_one_takes_those_before_it_along() {
         let (lane, mut client) = lane();
-        lane.gather(true);
-        lane.put(b"one".to_vec());
-        lane.put(vec![b'x'; GATHERED]);
+        lane.set_batching(true);
+        lane.enqueue(b"one".to_vec());
+        lane.enqueue(vec![b'x'; MAX_BATCH_BYTES]);
         let all = said(&mut client);
-        assert_eq!((&all[..5], all.len()), ("one\nx", GATHERED + 5));
+        assert_eq!((&all[..5], all.len()), ("one\nx", MAX_BATCH_BYTES + 5));
     }
 
     #[test]
     fn a_pipe_is_made_as_wide_as_a_message() {
         let (lane, mut client) = lane();
-        lane.put(vec![b'x'; 3 * PIPE]);
-        assert_eq!(said(&mut client).len(), 3 * PIPE + 1);
+        lane.enqueue(vec![b'x'; 3 * DEFAULT_PIPE_BYTES]);
+        assert_eq!(said(&mut client).len(), 3 * DEFAULT_PIPE_BYTES + 1);
         assert!(!lane.lock().has_thread, "nobody had to wait");
     }
 }

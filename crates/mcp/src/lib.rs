@@ -1,6 +1,6 @@
 //! The tools of an engine for any MCP client.
 //!
-//! [`Server`] is what is offered, [`Peer`] is one client and what it has asked for, [`Outbox`] is the way back to it.
+//! [`Server`] is what is offered, [`PeerProcess`] is one client and what it has asked for, [`Outbox`] is the way back to it.
 //! [`serve_stdio`] joins them over standard input and output. The protocol is written out here, small, because a call
 //! must cost little more than the pipe it comes through.
 
@@ -27,10 +27,10 @@ mod wire;
 
 pub use elicit::ElicitApprover;
 pub use http::{
-    Body as HttpBody, Connection as HttpConnection, Entrance, HttpOptions, Reply as HttpReply, Rooms, Routes,
-    is_loopback, serve_http, serve_http_beside,
+    Connection as HttpConnection, ExtraRoutes, HttpBody, HttpConfig, HttpReply, McpSessionFactory, RequestAccess,
+    is_loopback, serve_http, serve_http_with_routes,
 };
-pub use peer::{Handled, Outbox, Peer, Work};
-pub use server::{Options, Server};
+pub use peer::{MessageResponse, Outbox, Peer, PendingResponse};
+pub use server::{McpServerConfig, McpService};
 pub use stdio::{serve, serve_stdio};
 pub use user::ElicitUser;

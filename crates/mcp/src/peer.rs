@@ -8,27 +8,27 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::sync::Semaphore;
 
 use crate::{
-    answer::{self, Answer, us},
+    answer::{self, ResponseBuilder, server_info},
     call,
-    elicit::{self, Asks},
+    elicit::{self, ClientRequests},
     fixtures,
-    flight::{Flight, Seat},
-    progress::Steps,
+    flight::{InFlight, RequestGuard},
+    progress::ProgressReporter,
     resources,
-    revision::{self, Era, MODERN},
-    roots::{self, Narrowing},
-    server::Server,
-    wire::{Fault, Id, Message, Params},
+    revision::{self, MODERN, ProtocolEra},
+    roots::{self, ClientRoots},
+    server::McpService,
+    wire::{RequestId, RequestParams, RpcError, RpcMessage},
 };
 
 /// Calls of one client that run at the same time; others wait for their turn.
-pub(crate) const AT_ONCE: usize = 64;
+pub(crate) const MAX_CONCURRENT_CALLS: usize = 64;
 /// Messages in one array.
-const LONGEST_BATCH: usize = 1000;
+const MAX_BATCH: usize = 1000;
 /// How long a client may keep a list of what lasts as long as we do.
-const HOUR: u32 = 3_600_000;
+const HOUR_MS: u32 = 3_600_000;
 /// The same for tools: some come from servers that may change them.
-const MINUTE: u32 = 60_000;
+const MINUTE_MS: u32 = 60_000;
 
 /// The way back to a client. One message at a time, whole, in the order of sending.
 pub trait Outbox: Send + Sync {
@@ -40,33 +40,33 @@ pub trait Outbox: Send + Sync {
 }
 
 /// What comes of a message.
-pub enum Handled {
+pub enum MessageResponse {
     /// Nothing is answered.
-    Nothing,
+    None,
     /// The answer, ready to be sent.
-    Now(Vec<u8>),
+    Ready(Vec<u8>),
     /// The answer will come. Poll it once before giving it to a runtime: most are ready.
-    Later(Work),
+    Pending(PendingResponse),
 }
 
 /// An answer that takes a while; `None` if the client gave up on it. Dropping it gives up on it too.
-pub type Work = BoxFuture<'static, Option<Vec<u8>>>;
+pub type PendingResponse = BoxFuture<'static, Option<Vec<u8>>>;
 
 /// One client of a server.
 pub struct Peer {
-    pub(crate) server: Arc<Server>,
-    pub(crate) asks: Asks,
-    agreed: Mutex<Agreed>,
-    narrowing: Narrowing,
-    pub(crate) flight: Arc<Flight>,
-    turns: Arc<Semaphore>,
+    pub(crate) server: Arc<McpService>,
+    pub(crate) client_requests: ClientRequests,
+    agreed: Mutex<NegotiatedState>,
+    client_roots: ClientRoots,
+    pub(crate) in_flight: Arc<InFlight>,
+    call_slots: Arc<Semaphore>,
     /// Set when no more messages come: streams of changes end, calls may finish.
     closing: CancellationToken,
 }
 
 /// What was agreed at the handshake, where there was one.
 #[derive(Clone, Copy, Default)]
-struct Agreed {
+struct NegotiatedState {
     revision: Option<&'static str>,
     elicits: bool,
     roots: bool,
@@ -74,19 +74,19 @@ struct Agreed {
 }
 
 /// A request with all that is known about it.
-struct Request<'a> {
-    id: Id,
+struct RpcRequest<'a> {
+    id: RequestId,
     method: &'a str,
-    params: Params<'a>,
-    era: Era,
+    params: RequestParams<'a>,
+    era: ProtocolEra,
     elicits: bool,
     roots: bool,
     level: Option<usize>,
 }
 
-impl Request<'_> {
-    fn for_fixtures(&self, params: Option<&RawValue>) -> fixtures::Asked {
-        fixtures::Asked {
+impl RpcRequest<'_> {
+    fn for_fixtures(&self, params: Option<&RawValue>) -> fixtures::FixtureRequest {
+        fixtures::FixtureRequest {
             id: self.id.clone(),
             method: self.method.to_owned(),
             era: self.era,
@@ -98,29 +98,29 @@ impl Request<'_> {
 
 impl Peer {
     /// A client that has said nothing yet.
-    pub fn new(server: Arc<Server>) -> Arc<Self> {
-        Self::sharing(server, Arc::new(Semaphore::new(AT_ONCE)))
+    pub fn new(server: Arc<McpService>) -> Arc<Self> {
+        Self::with_call_slots(server, Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)))
     }
 
     /// A client that waits for the same turns as others.
-    pub(crate) fn sharing(server: Arc<Server>, turns: Arc<Semaphore>) -> Arc<Self> {
+    pub(crate) fn with_call_slots(server: Arc<McpService>, turns: Arc<Semaphore>) -> Arc<Self> {
         Arc::new(Self {
             server,
-            asks: Asks::default(),
+            client_requests: ClientRequests::default(),
             agreed: Mutex::default(),
-            narrowing: Narrowing::default(),
-            flight: Arc::default(),
-            turns,
+            client_roots: ClientRoots::default(),
+            in_flight: Arc::default(),
+            call_slots: turns,
             closing: CancellationToken::new(),
         })
     }
 
     /// Takes one message from the client. What is to be said before the answer goes to `out`.
-    pub fn receive(self: &Arc<Self>, message: &[u8], out: &Arc<dyn Outbox>) -> Handled {
+    pub fn receive(self: &Arc<Self>, message: &[u8], out: &Arc<dyn Outbox>) -> MessageResponse {
         let Ok(text) = std::str::from_utf8(message) else {
-            return refused(None, &Fault::parse("not JSON: the message is not UTF-8"));
+            return error_response(None, &RpcError::parse_error("not JSON: the message is not UTF-8"));
         };
-        if text.trim_start().starts_with('[') { self.batch(text, out) } else { self.single(text, out) }
+        if text.trim_start().starts_with('[') { self.handle_batch(text, out) } else { self.handle_message(text, out) }
     }
 
     /// No more messages come from the client; it may still wait for answers.
@@ -129,36 +129,36 @@ impl Peer {
     }
 
     /// The client is gone: nobody waits for its calls any more.
-    pub fn hang_up(&self) {
+    pub fn disconnect(&self) {
         self.close();
-        self.flight.cancel_all();
-        self.asks.forget_all();
+        self.in_flight.cancel_all();
+        self.client_requests.cancel_all();
     }
 
     /// The client gives up on a request.
-    pub(crate) fn cancel(&self, id: &Id) {
-        self.flight.cancel(id);
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        self.in_flight.cancel(id);
     }
 
     /// Whether any of its requests is under way.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.flight.is_empty()
+        !self.in_flight.is_empty()
     }
 
     /// The tools have changed: a client that has shaken hands is told.
-    pub(crate) fn tell_of_tools(&self, out: &dyn Outbox) {
+    pub(crate) fn notify_tools_changed(&self, out: &dyn Outbox) {
         if self.agreed().revision.is_some() {
             out.send(answer::notification("notifications/tools/list_changed", &json!({})));
         }
     }
 
     /// Tells of every change of the tools from now on, for as long as it is polled.
-    pub(crate) fn follow_tools(self: Arc<Self>, out: Arc<dyn Outbox>) -> impl Future<Output = ()> {
+    pub(crate) fn watch_tool_changes(self: Arc<Self>, out: Arc<dyn Outbox>) -> impl Future<Output = ()> {
         // Not only when it is polled first: what changes until then would go untold.
-        let mut news = self.server.engine.news();
+        let mut news = self.server.engine.tool_changes();
         async move {
             while news.changed().await {
-                self.tell_of_tools(&*out);
+                self.notify_tools_changed(&*out);
             }
         }
     }
@@ -169,77 +169,84 @@ impl Peer {
     }
 
     /// An array of messages, as the older revisions have them: answered with an array.
-    fn batch(self: &Arc<Self>, text: &str, out: &Arc<dyn Outbox>) -> Handled {
+    fn handle_batch(self: &Arc<Self>, text: &str, out: &Arc<dyn Outbox>) -> MessageResponse {
         let messages: Vec<&RawValue> = match serde_json::from_str(text) {
             Ok(messages) => messages,
-            Err(error) => return refused(None, &Fault::parse(format!("not JSON: {error}"))),
+            Err(error) => return error_response(None, &RpcError::parse_error(format!("not JSON: {error}"))),
         };
         if self.agreed().revision.is_none_or(|it| !revision::has_batches(it)) {
-            return refused(None, &Fault::request("one message at a time: this revision has no batches"));
+            return error_response(
+                None,
+                &RpcError::invalid_request("one message at a time: this revision has no batches"),
+            );
         }
-        if messages.is_empty() || messages.len() > LONGEST_BATCH {
-            return refused(None, &Fault::request(format!("a batch has between 1 and {LONGEST_BATCH} messages")));
+        if messages.is_empty() || messages.len() > MAX_BATCH {
+            return error_response(
+                None,
+                &RpcError::invalid_request(format!("a batch has between 1 and {MAX_BATCH} messages")),
+            );
         }
 
-        let parts: Vec<_> = messages.into_iter().map(|it| self.single(it.get(), out)).collect();
+        let parts: Vec<_> = messages.into_iter().map(|it| self.handle_message(it.get(), out)).collect();
         let works = parts.into_iter().map(|part| match part {
-            Handled::Nothing => futures::future::ready(None).boxed(),
-            Handled::Now(answer) => futures::future::ready(Some(answer)).boxed(),
-            Handled::Later(work) => work,
+            MessageResponse::None => futures::future::ready(None).boxed(),
+            MessageResponse::Ready(answer) => futures::future::ready(Some(answer)).boxed(),
+            MessageResponse::Pending(work) => work,
         });
         let all = futures::future::join_all(works);
-        Handled::Later(async move { answer::batch(all.await.into_iter().flatten().collect()) }.boxed())
+        MessageResponse::Pending(async move { answer::batch(all.await.into_iter().flatten().collect()) }.boxed())
     }
 
-    fn single(self: &Arc<Self>, text: &str, out: &Arc<dyn Outbox>) -> Handled {
-        let message = match Message::read(text) {
+    fn handle_message(self: &Arc<Self>, text: &str, out: &Arc<dyn Outbox>) -> MessageResponse {
+        let message = match RpcMessage::parse(text) {
             Ok(message) => message,
-            Err(fault) => return refused(None, &fault),
+            Err(fault) => return error_response(None, &fault),
         };
         let id = match message.id() {
             Ok(id) => id,
-            Err(fault) => return refused(None, &fault),
+            Err(fault) => return error_response(None, &fault),
         };
         match (message.method.as_deref(), id) {
-            (Some(method), Some(id)) => {
-                self.request(id.clone(), method, message.params, out).unwrap_or_else(|fault| refused(Some(&id), &fault))
-            }
+            (Some(method), Some(id)) => self
+                .handle_request(id.clone(), method, message.params, out)
+                .unwrap_or_else(|fault| error_response(Some(&id), &fault)),
             (Some(method), None) => {
-                self.notice(method, message.params);
-                Handled::Nothing
+                self.handle_notification(method, message.params);
+                MessageResponse::None
             }
-            (None, Some(Id::Text(id))) if message.result.is_some() || message.error.is_some() => {
-                self.asks.settle(&id, message.result);
-                Handled::Nothing
+            (None, Some(RequestId::Text(id))) if message.result.is_some() || message.error.is_some() => {
+                self.client_requests.complete(&id, message.result);
+                MessageResponse::None
             }
             // An answer to a question that was never ours, or an error without an id: nobody waits for it.
-            (None, _) if message.result.is_some() || message.error.is_some() => Handled::Nothing,
-            (None, id) => {
-                refused(id.as_ref(), &Fault::request("neither a request nor an answer: \"method\" is missing"))
-            }
+            (None, _) if message.result.is_some() || message.error.is_some() => MessageResponse::None,
+            (None, id) => error_response(
+                id.as_ref(),
+                &RpcError::invalid_request("neither a request nor an answer: \"method\" is missing"),
+            ),
         }
     }
 
-    fn notice(&self, method: &str, params: Option<&RawValue>) {
+    fn handle_notification(&self, method: &str, params: Option<&RawValue>) {
         match method {
             "notifications/cancelled" => {
-                if let Ok(Params { request_id: Some(id), .. }) = Params::read(params) {
-                    self.flight.cancel(&id);
+                if let Ok(RequestParams { request_id: Some(id), .. }) = RequestParams::read(params) {
+                    self.in_flight.cancel(&id);
                 }
             }
-            "notifications/roots/list_changed" => self.narrowing.forget(),
+            "notifications/roots/list_changed" => self.client_roots.invalidate(),
             _ => {}
         }
     }
 
-    fn request(
+    fn handle_request(
         self: &Arc<Self>,
-        id: Id,
+        id: RequestId,
         method: &str,
         params: Option<&RawValue>,
         out: &Arc<dyn Outbox>,
-    ) -> Result<Handled, Fault> {
-        let request = self.understood(id, method, Params::read(params)?)?;
+    ) -> Result<MessageResponse, RpcError> {
+        let request = self.parse_request(id, method, RequestParams::read(params)?)?;
         if self.server.has_fixtures()
             && let Some(handled) = fixtures::handle(self, request.for_fixtures(params), out)
         {
@@ -248,115 +255,132 @@ impl Peer {
         let (id, era) = (&request.id, request.era);
         let ready = match (method, era) {
             ("tools/call", _) => return self.call(request, out),
-            ("tools/list", _) => Answer::to(id, era).raw("tools", &self.server.tools()).fresh_for(MINUTE),
+            ("tools/list", _) => {
+                ResponseBuilder::new(id, era).raw("tools", &self.server.tools()).cacheable_for(MINUTE_MS)
+            }
             // No prompts are offered; a client that asks all the same is told so in a form that it knows.
-            ("prompts/list", _) => Answer::to(id, era).raw("prompts", "[]").fresh_for(HOUR),
+            ("prompts/list", _) => ResponseBuilder::new(id, era).raw("prompts", "[]").cacheable_for(HOUR_MS),
             ("resources/list" | "resources/read", _) if !self.server.options.without_resources => {
                 return self.resources(request, out);
             }
             ("resources/templates/list", _) if !self.server.options.without_resources => {
-                Answer::to(id, era).field("resourceTemplates", &resources::templates()).fresh_for(HOUR)
+                ResponseBuilder::new(id, era).field("resourceTemplates", &resources::templates()).cacheable_for(HOUR_MS)
             }
-            ("ping", Era::Legacy) => Answer::to(id, era),
-            ("initialize", Era::Legacy) => self.initialize(&request),
-            ("logging/setLevel", Era::Legacy) => self.set_level(&request)?,
-            ("server/discover", Era::Modern) => self.discover(&request),
-            ("subscriptions/listen", Era::Modern) => return self.listen(request, out),
-            ("server/discover" | "subscriptions/listen", Era::Legacy) => {
-                return Err(Fault::params(format!(
+            ("ping", ProtocolEra::Legacy) => ResponseBuilder::new(id, era),
+            ("initialize", ProtocolEra::Legacy) => self.initialize(&request),
+            ("logging/setLevel", ProtocolEra::Legacy) => self.set_level(&request)?,
+            ("server/discover", ProtocolEra::Modern) => self.discover(&request),
+            ("subscriptions/listen", ProtocolEra::Modern) => return self.subscribe(request, out),
+            ("server/discover" | "subscriptions/listen", ProtocolEra::Legacy) => {
+                return Err(RpcError::invalid_params(format!(
                     "{method} needs _meta with io.modelcontextprotocol/protocolVersion"
                 )));
             }
-            _ => return Err(Fault::method(method)),
+            _ => return Err(RpcError::method_not_found(method)),
         };
-        Ok(Handled::Now(ready.done()))
+        Ok(MessageResponse::Ready(ready.finish()))
     }
 
     /// Which era a request belongs to, and whether it may be asked now.
-    fn understood<'a>(&self, id: Id, method: &'a str, mut params: Params<'a>) -> Result<Request<'a>, Fault> {
+    fn parse_request<'a>(
+        &self,
+        id: RequestId,
+        method: &'a str,
+        mut params: RequestParams<'a>,
+    ) -> Result<RpcRequest<'a>, RpcError> {
         let Some(version) = params.meta.version.take() else {
             let agreed = self.agreed();
             if agreed.revision.is_none() && !matches!(method, "initialize" | "ping" | "server/discover") {
-                return Err(Fault::request("not initialized: send an initialize request first"));
+                return Err(RpcError::invalid_request("not initialized: send an initialize request first"));
             }
-            let Agreed { elicits, roots, level, .. } = agreed;
-            return Ok(Request { id, method, params, era: Era::Legacy, elicits, roots, level });
+            let NegotiatedState { elicits, roots, level, .. } = agreed;
+            return Ok(RpcRequest { id, method, params, era: ProtocolEra::Legacy, elicits, roots, level });
         };
         if version != MODERN {
             return Err(revision::unsupported(&version));
         }
         if !params.meta.capabilities.as_ref().is_some_and(Value::is_object) {
-            return Err(Fault::params("_meta needs io.modelcontextprotocol/clientCapabilities, an object"));
+            return Err(RpcError::invalid_params("_meta needs io.modelcontextprotocol/clientCapabilities, an object"));
         }
         let level = params.meta.level.as_deref().and_then(level);
         // In this revision a server asks with `input_required` results. Helve sends none, so nobody is asked.
-        Ok(Request { id, method, params, era: Era::Modern, elicits: false, roots: false, level })
+        Ok(RpcRequest { id, method, params, era: ProtocolEra::Modern, elicits: false, roots: false, level })
     }
 
-    fn initialize(&self, request: &Request<'_>) -> Answer {
-        let revision = revision::agreed(request.params.protocol_version.as_deref().unwrap_or_default());
+    fn initialize(&self, request: &RpcRequest<'_>) -> ResponseBuilder {
+        let revision = revision::negotiate(request.params.protocol_version.as_deref().unwrap_or_default());
         let offered = |what: fn(&Value) -> bool| request.params.capabilities.as_ref().is_some_and(what);
-        let (elicits, roots) = (offered(elicit::is_offered), offered(roots::are_offered));
-        *self.lock() = Agreed { revision: Some(revision), elicits, roots, level: None };
-        let answer = Answer::to(&request.id, request.era)
+        let (elicits, roots) = (offered(elicit::supports_elicitation), offered(roots::supports_roots));
+        *self.lock() = NegotiatedState { revision: Some(revision), elicits, roots, level: None };
+        let answer = ResponseBuilder::new(&request.id, request.era)
             .field("protocolVersion", revision)
             .field("capabilities", &self.server.capabilities())
-            .field("serverInfo", &us());
-        self.advised(answer)
+            .field("serverInfo", &server_info());
+        self.with_instructions(answer)
     }
 
-    fn discover(&self, request: &Request<'_>) -> Answer {
-        let answer = Answer::to(&request.id, request.era)
-            .field("supportedVersions", &revision::all())
+    fn discover(&self, request: &RpcRequest<'_>) -> ResponseBuilder {
+        let answer = ResponseBuilder::new(&request.id, request.era)
+            .field("supportedVersions", &revision::supported())
             .field("capabilities", &self.server.capabilities())
-            .fresh_for(HOUR);
-        self.advised(answer)
+            .cacheable_for(HOUR_MS);
+        self.with_instructions(answer)
     }
 
-    fn advised(&self, answer: Answer) -> Answer {
+    fn with_instructions(&self, answer: ResponseBuilder) -> ResponseBuilder {
         match &self.server.options.instructions {
             Some(advice) => answer.field("instructions", advice),
             None => answer,
         }
     }
 
-    fn set_level(&self, request: &Request<'_>) -> Result<Answer, Fault> {
+    fn set_level(&self, request: &RpcRequest<'_>) -> Result<ResponseBuilder, RpcError> {
         let name = request.params.level.as_deref().unwrap_or_default();
-        let level = level(name).ok_or_else(|| Fault::params(format!("level must be one of {}", LEVELS.join(", "))))?;
+        let level = level(name)
+            .ok_or_else(|| RpcError::invalid_params(format!("level must be one of {}", LEVELS.join(", "))))?;
         self.lock().level = Some(level);
-        Ok(Answer::to(&request.id, request.era))
+        Ok(ResponseBuilder::new(&request.id, request.era))
     }
 
     /// A stream of changes. Tools are all that changes here; whoever wants to hear of nothing else hears nothing.
-    fn listen(self: &Arc<Self>, request: Request<'_>, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
-        let seat = self.flight.enter(&request.id)?;
+    fn subscribe(
+        self: &Arc<Self>,
+        request: RpcRequest<'_>,
+        out: &Arc<dyn Outbox>,
+    ) -> Result<MessageResponse, RpcError> {
+        let seat = self.in_flight.begin(&request.id)?;
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": request.id });
         let wanted = request.params.notifications.is_some_and(|it| it["toolsListChanged"] == true);
         let params = json!({ "_meta": meta, "notifications": if wanted { json!({ "toolsListChanged": true }) } else { json!({}) } });
         out.send(answer::notification("notifications/subscriptions/acknowledged", &params));
-        let (id, closing, out, mut news) = (request.id, self.closing.clone(), out.clone(), self.server.engine.news());
+        let (id, closing, out, mut news) =
+            (request.id, self.closing.clone(), out.clone(), self.server.engine.tool_changes());
         let work = async move {
             loop {
                 tokio::select! {
                     biased;
                     () = seat.token().cancelled() => return None,
-                    () = closing.cancelled() => return Some(Answer::to(&id, Era::Modern).about(&id).done()),
+                    () = closing.cancelled() => return Some(ResponseBuilder::new(&id, ProtocolEra::Modern).for_subscription(&id).finish()),
                     true = news.changed(), if wanted => {
                         out.send(answer::notification("notifications/tools/list_changed", &json!({ "_meta": meta })));
                     }
                 }
             }
         };
-        Ok(Handled::Later(work.boxed()))
+        Ok(MessageResponse::Pending(work.boxed()))
     }
 
-    fn resources(self: &Arc<Self>, request: Request<'_>, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
-        let seat = self.flight.enter(&request.id)?;
+    fn resources(
+        self: &Arc<Self>,
+        request: RpcRequest<'_>,
+        out: &Arc<dyn Outbox>,
+    ) -> Result<MessageResponse, RpcError> {
+        let seat = self.in_flight.begin(&request.id)?;
         let (id, era, roots) = (request.id, request.era, request.roots);
         let (peer, out) = (self.clone(), out.clone());
         let uri = match request.method {
             "resources/list" => None,
-            _ => Some(request.params.uri.ok_or_else(|| Fault::params("uri is missing"))?.into_owned()),
+            _ => Some(request.params.uri.ok_or_else(|| RpcError::invalid_params("uri is missing"))?.into_owned()),
         };
         let work = async move {
             let session = peer.session(roots, &*out, &seat).await;
@@ -365,33 +389,34 @@ impl Peer {
                 Some(uri) => resources::read(&peer.server, &session, (&id, era), &uri).await,
             };
             let message = answer.unwrap_or_else(|fault| answer::error(Some(&id), &fault));
-            seat.land().then_some(message)
+            seat.complete().then_some(message)
         };
-        Ok(Handled::Later(work.boxed()))
+        Ok(MessageResponse::Pending(work.boxed()))
     }
 
     /// The session that a request runs in: narrowed, where the client names its folders.
-    async fn session(&self, roots: bool, out: &dyn Outbox, seat: &Seat) -> Arc<Session> {
+    async fn session(&self, roots: bool, out: &dyn Outbox, seat: &RequestGuard) -> Arc<Session> {
         if !roots {
             return self.server.session.clone();
         }
-        self.narrowing.session(self, out, (seat.token(), &self.closing)).await
+        self.client_roots.session(self, out, (seat.token(), &self.closing)).await
     }
 
-    fn call(self: &Arc<Self>, request: Request<'_>, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
-        let name = request.params.name.as_deref().ok_or_else(|| Fault::params("name is missing: which tool?"))?;
-        let tool = self.server.engine.look_up(name).map_err(|error| no_tool(&error))?;
-        let has_shape = call::shape(&tool.spec).is_some();
+    fn call(self: &Arc<Self>, request: RpcRequest<'_>, out: &Arc<dyn Outbox>) -> Result<MessageResponse, RpcError> {
+        let name =
+            request.params.name.as_deref().ok_or_else(|| RpcError::invalid_params("name is missing: which tool?"))?;
+        let tool = self.server.engine.look_up(name).map_err(|error| unknown_tool_error(&error))?;
+        let has_shape = call::output_schema(&tool.spec).is_some();
         let args = request.params.arguments.map_or("{}", RawValue::get).to_owned();
-        let seat = self.flight.enter(&request.id)?;
+        let seat = self.in_flight.begin(&request.id)?;
 
-        let steps = request.params.meta.progress_token.map(|token| Steps::new(token, out.clone()));
+        let steps = request.params.meta.progress_token.map(|token| ProgressReporter::new(token, out.clone()));
         let call = Call {
             cancel: seat.token().clone(),
-            progress: steps.as_ref().map(Steps::listener),
-            ..Call::new(Server::next_call(), self.server.session.clone())
+            progress: steps.as_ref().map(ProgressReporter::listener),
+            ..Call::new(McpService::next_call_id(), self.server.session.clone())
         };
-        let job = Job {
+        let job = ToolCallJob {
             name: name.to_owned(),
             args,
             call,
@@ -404,25 +429,25 @@ impl Peer {
             level: request.level,
         };
         let (id, era) = (request.id, request.era);
-        Ok(Handled::Later(async move { job.run(&id, era, has_shape).await }.boxed()))
+        Ok(MessageResponse::Pending(async move { job.run(&id, era, has_shape).await }.boxed()))
     }
 
-    fn agreed(&self) -> Agreed {
+    fn agreed(&self) -> NegotiatedState {
         *self.lock()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Agreed> {
+    fn lock(&self) -> MutexGuard<'_, NegotiatedState> {
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call on its way through the engine.
-struct Job {
+struct ToolCallJob {
     name: String,
     args: String,
     call: Call,
-    steps: Option<Arc<Steps>>,
-    seat: Seat,
+    steps: Option<Arc<ProgressReporter>>,
+    seat: RequestGuard,
     peer: Arc<Peer>,
     /// Whether the client can ask its user.
     elicits: bool,
@@ -432,10 +457,10 @@ struct Job {
     level: Option<usize>,
 }
 
-impl Job {
-    async fn run(mut self, id: &Id, era: Era, has_shape: bool) -> Option<Vec<u8>> {
+impl ToolCallJob {
+    async fn run(mut self, id: &RequestId, era: ProtocolEra, has_shape: bool) -> Option<Vec<u8>> {
         let server = self.peer.server.clone();
-        let turns = self.peer.turns.clone();
+        let turns = self.peer.call_slots.clone();
         let _turn = match turns.try_acquire() {
             Ok(turn) => turn,
             Err(_) => tokio::select! {
@@ -448,16 +473,16 @@ impl Job {
             self.call.session = self.peer.session(true, &*self.out, &self.seat).await;
         }
         let approver = server.options.elicit.as_ref().filter(|_| self.elicits);
-        let _desk = approver.map(|it| it.seat(&self.call.id, self.peer.clone(), self.out.clone()));
+        let _desk = approver.map(|it| it.register(&self.call.id, self.peer.clone(), self.out.clone()));
         let reply = server.engine.run(&self.name, self.args, self.call).await;
 
         if let Some(steps) = &self.steps {
             steps.close();
         }
-        if let Some(file) = &reply.spill {
-            server.spilled(file);
+        if let Some(file) = &reply.spill_file {
+            server.remember_spill(file);
         }
-        if !self.seat.land() {
+        if !self.seat.complete() {
             return None;
         }
         if self.level.is_some_and(|level| level <= INFO) {
@@ -478,13 +503,13 @@ fn level(name: &str) -> Option<usize> {
     LEVELS.iter().position(|it| *it == name)
 }
 
-fn no_tool(error: &Error) -> Fault {
+fn unknown_tool_error(error: &Error) -> RpcError {
     match error {
-        Error::UnknownTool(hint) => Fault::params(format!("Unknown tool: {hint}")),
-        other => Fault::params(other.to_string()),
+        Error::UnknownTool(hint) => RpcError::invalid_params(format!("Unknown tool: {hint}")),
+        other => RpcError::invalid_params(other.to_string()),
     }
 }
 
-fn refused(id: Option<&Id>, fault: &Fault) -> Handled {
-    Handled::Now(answer::error(id, fault))
+fn error_response(id: Option<&RequestId>, fault: &RpcError) -> MessageResponse {
+    MessageResponse::Ready(answer::error(id, fault))
 }

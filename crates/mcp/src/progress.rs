@@ -2,32 +2,32 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use helve_contract::Progress;
+use helve_contract::ProgressFn;
 use serde_json::{json, value::RawValue};
 
 use crate::{answer, peer::Outbox};
 
 /// What one notification carries at most; the rest of a long piece of output is for the result.
-const LONGEST: usize = 16 << 10;
+const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// The progress of one call: steps counted from 1, until the call has been answered.
-pub(crate) struct Steps {
+pub(crate) struct ProgressReporter {
     token: Box<RawValue>,
     out: Arc<dyn Outbox>,
     /// Steps so far; `None` once the call is over, for nothing may follow its answer.
     count: Mutex<Option<u64>>,
 }
 
-impl Steps {
+impl ProgressReporter {
     /// Progress under a client's token.
     pub(crate) fn new(token: &RawValue, out: Arc<dyn Outbox>) -> Arc<Self> {
         Arc::new(Self { token: token.to_owned(), out, count: Mutex::new(Some(0)) })
     }
 
     /// Where a call speaks to.
-    pub(crate) fn listener(self: &Arc<Self>) -> Progress {
+    pub(crate) fn listener(self: &Arc<Self>) -> ProgressFn {
         let steps = self.clone();
-        Arc::new(move |text: &str| steps.say(text))
+        Arc::new(move |text: &str| steps.notify(text))
     }
 
     /// The call is over.
@@ -35,11 +35,11 @@ impl Steps {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn say(&self, text: &str) {
+    fn notify(&self, text: &str) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(steps) = &mut *count else { return };
         *steps += 1;
-        let text = &text[..text.floor_char_boundary(LONGEST)];
+        let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
         let params = json!({ "progressToken": self.token, "progress": steps, "message": text });
         self.out.send(answer::notification("notifications/progress", &params));
     }

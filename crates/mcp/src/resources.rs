@@ -4,24 +4,24 @@ use std::{fmt::Write as _, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use helve_contract::{
-    Access, Reading, SafePath, Session,
-    ports::{Kind, Span},
+    Access, PathStyle, SafePath, Session,
+    ports::{FileKind, Span},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    answer::Answer,
-    revision::Era,
-    server::Server,
-    wire::{Fault, Id, short},
+    answer::ResponseBuilder,
+    revision::ProtocolEra,
+    server::McpService,
+    wire::{RequestId, RpcError, truncate_name},
 };
 
 /// Where a workspace keeps its memory files, beside `MEMORY.md` at its top.
-const MEMORY: &str = "memory";
+const MEMORY_DIR: &str = "memory";
 /// Files in one list.
-const MOST: usize = 200;
+const MAX_FILES: usize = 200;
 /// Bytes of one file.
-const LARGEST: u64 = 8 << 20;
+const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// How any file of the workspace is named.
 pub(crate) fn templates() -> Value {
@@ -34,54 +34,59 @@ pub(crate) fn templates() -> Value {
 }
 
 /// The files at the top of each root and in its folder of memory files, and the spill files.
-pub(crate) async fn list(server: &Server, session: &Session, id: &Id, era: Era) -> Result<Vec<u8>, Fault> {
+pub(crate) async fn list(
+    server: &McpService,
+    session: &Session,
+    id: &RequestId,
+    era: ProtocolEra,
+) -> Result<Vec<u8>, RpcError> {
     let mut files = Vec::new();
     for root in session.workspace.roots() {
-        let Ok(top) = session.workspace.check(&named(session, root), Access::Read, None) else { continue };
+        let Ok(top) = session.workspace.check(&root_path(session, root), Access::Read, None) else { continue };
         let Ok(items) = session.ports.host.list(&top).await else { continue };
-        let has_memory = items.iter().any(|it| it.kind == Kind::Folder && it.name == MEMORY);
+        let has_memory = items.iter().any(|it| it.kind == FileKind::Folder && it.name == MEMORY_DIR);
         let mut found: Vec<_> =
-            items.into_iter().filter(|it| it.kind == Kind::File).map(|it| (it.name, it.size)).collect();
+            items.into_iter().filter(|it| it.kind == FileKind::File).map(|it| (it.name, it.size)).collect();
         if has_memory
-            && let Ok(folder) = top.beside(MEMORY, Access::Read)
+            && let Ok(folder) = top.in_same_root(MEMORY_DIR, Access::Read)
             && let Ok(items) = session.ports.host.list(&folder).await
         {
             let notes = items
                 .into_iter()
-                .filter(|it| it.kind == Kind::File && Path::new(&it.name).extension().is_some_and(|it| it == "md"));
-            found.extend(notes.map(|it| (format!("{MEMORY}/{}", it.name), it.size)));
+                .filter(|it| it.kind == FileKind::File && Path::new(&it.name).extension().is_some_and(|it| it == "md"));
+            found.extend(notes.map(|it| (format!("{MEMORY_DIR}/{}", it.name), it.size)));
         }
         for (name, size) in found {
-            if let Ok(path) = top.beside(&name, Access::Read) {
-                files.push(json!({ "uri": uri(session, &path), "name": name, "size": size }));
+            if let Ok(path) = top.in_same_root(&name, Access::Read) {
+                files.push(json!({ "uri": file_uri(session, &path), "name": name, "size": size }));
             }
         }
     }
-    files.truncate(MOST);
+    files.truncate(MAX_FILES);
     for spill in server.spills() {
         let name = Path::new(&spill).file_name().map_or(spill.clone(), |it| it.to_string_lossy().into_owned());
         files.push(json!({
-            "uri": encoded(Path::new(&spill)),
+            "uri": percent_encode(Path::new(&spill)),
             "name": name,
             "description": "The whole output of a call whose reply was cut.",
             "mimeType": "text/plain",
         }));
     }
-    Ok(Answer::to(id, era).field("resources", &files).fresh_for(0).done())
+    Ok(ResponseBuilder::new(id, era).field("resources", &files).cacheable_for(0).finish())
 }
 
 /// One file of the workspace, or one that we spilled. Nothing else has a name here.
 pub(crate) async fn read(
-    server: &Server,
+    server: &McpService,
     session: &Session,
-    (id, era): (&Id, Era),
+    (id, era): (&RequestId, ProtocolEra),
     uri: &str,
-) -> Result<Vec<u8>, Fault> {
-    let path = decoded(uri).ok_or_else(|| missing(era, uri, "only file:///… names a resource here"))?;
+) -> Result<Vec<u8>, RpcError> {
+    let path = parse_file_uri(uri).ok_or_else(|| not_found(era, uri, "only file:///… names a resource here"))?;
     let bytes = if server.spills().contains(&path) {
-        spill(path).await.map_err(|why| missing(era, uri, &why))?
+        spill(path).await.map_err(|why| not_found(era, uri, &why))?
     } else {
-        workspace_file(session, &path).await.map_err(|why| missing(era, uri, &why))?
+        workspace_file(session, &path).await.map_err(|why| not_found(era, uri, &why))?
     };
     let mut content = json!({ "uri": uri });
     match String::from_utf8(bytes) {
@@ -92,15 +97,18 @@ pub(crate) async fn read(
         Ok(text) => content["blob"] = BASE64.encode(text).into(),
         Err(error) => content["blob"] = BASE64.encode(error.as_bytes()).into(),
     }
-    Ok(Answer::to(id, era).field("contents", &[content]).fresh_for(0).done())
+    Ok(ResponseBuilder::new(id, era).field("contents", &[content]).cacheable_for(0).finish())
 }
 
 async fn workspace_file(session: &Session, path: &str) -> Result<Vec<u8>, String> {
     let safe = session.workspace.check(Path::new(path), Access::Read, None).map_err(|it| it.to_string())?;
     let host = &session.ports.host;
-    let chunk = host.read(&safe, Span::first(LARGEST + 1)).await.map_err(|it| it.to_string())?;
-    if chunk.bytes.len() as u64 > LARGEST {
-        return Err(format!("{safe} has {} bytes, and {LARGEST} fit; read it with a tool, in pages", chunk.size));
+    let chunk = host.read(&safe, Span::first(MAX_FILE_BYTES + 1)).await.map_err(|it| it.to_string())?;
+    if chunk.bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!(
+            "{safe} has {} bytes, and {MAX_FILE_BYTES} fit; read it with a tool, in pages",
+            chunk.size
+        ));
     }
     Ok(chunk.bytes)
 }
@@ -110,7 +118,7 @@ async fn spill(path: String) -> Result<Vec<u8>, String> {
     let read = tokio::task::spawn_blocking(move || -> std::io::Result<Vec<u8>> {
         use std::io::Read as _;
         let mut bytes = Vec::new();
-        std::fs::File::open(path)?.take(LARGEST).read_to_end(&mut bytes)?;
+        std::fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     });
     match read.await {
@@ -119,28 +127,28 @@ async fn spill(path: String) -> Result<Vec<u8>, String> {
     }
 }
 
-fn missing(era: Era, uri: &str, why: &str) -> Fault {
-    let code = if era == Era::Modern { -32602 } else { -32002 };
-    Fault::new(code, format!("Resource not found: {why}")).with(json!({ "uri": short(uri) }))
+fn not_found(era: ProtocolEra, uri: &str, why: &str) -> RpcError {
+    let code = if era == ProtocolEra::Modern { -32602 } else { -32002 };
+    RpcError::new(code, format!("Resource not found: {why}")).with_data(json!({ "uri": truncate_name(uri) }))
 }
 
 /// How a root is named in this session.
-fn named(session: &Session, root: &helve_contract::Root) -> std::path::PathBuf {
-    match (session.workspace.reading(), &root.name) {
-        (Reading::Virtual, Some(name)) => Path::new("/").join(name),
+fn root_path(session: &Session, root: &helve_contract::Root) -> std::path::PathBuf {
+    match (session.workspace.path_style(), &root.name) {
+        (PathStyle::Virtual, Some(name)) => Path::new("/").join(name),
         _ => root.dir.clone(),
     }
 }
 
 /// The name of a file: where the model sees virtual roots, clients see them too.
-fn uri(session: &Session, path: &SafePath) -> String {
-    match session.workspace.reading() {
-        Reading::Virtual => encoded(Path::new(&path.to_string())),
-        Reading::Relative | Reading::Absolute => encoded(&path.on_host()),
+fn file_uri(session: &Session, path: &SafePath) -> String {
+    match session.workspace.path_style() {
+        PathStyle::Virtual => percent_encode(Path::new(&path.to_string())),
+        PathStyle::Relative | PathStyle::Absolute => percent_encode(&path.host_path()),
     }
 }
 
-fn encoded(path: &Path) -> String {
+fn percent_encode(path: &Path) -> String {
     let mut uri = String::from("file://");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -154,7 +162,7 @@ fn encoded(path: &Path) -> String {
 }
 
 /// The path of a `file:` name on this machine.
-pub(crate) fn decoded(uri: &str) -> Option<String> {
+pub(crate) fn parse_file_uri(uri: &str) -> Option<String> {
     let rest = uri.strip_prefix("file://")?;
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if !path.starts_with('/') {
@@ -181,11 +189,11 @@ mod tests {
     #[test]
     fn names_go_there_and_back() {
         let path = "/work space/ä%b#?.txt";
-        let uri = encoded(Path::new(path));
+        let uri = percent_encode(Path::new(path));
         assert_eq!(uri, "file:///work%20space/%C3%A4%25b%23%3F.txt");
-        assert_eq!(decoded(&uri).as_deref(), Some(path));
+        assert_eq!(parse_file_uri(&uri).as_deref(), Some(path));
         for wrong in ["http://x/y", "file://host/x", "file:///a%2", "file:///%ff", "/etc/passwd", ""] {
-            assert_eq!(decoded(wrong), None, "{wrong}");
+            assert_eq!(parse_file_uri(wrong), None, "{wrong}");
         }
     }
 }

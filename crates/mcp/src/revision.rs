@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::wire::{Fault, short};
+use crate::wire::{RpcError, truncate_name};
 
 /// The revision without a handshake: every request says what it speaks.
 pub(crate) const MODERN: &str = "2026-07-28";
@@ -11,7 +11,7 @@ pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", 
 
 /// Which kind of conversation a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum ProtocolEra {
     /// After an `initialize`.
     Legacy,
     /// Each request for itself.
@@ -19,18 +19,19 @@ pub(crate) enum Era {
 }
 
 /// What the client asked for if we know it, or our newest.
-pub(crate) fn agreed(asked: &str) -> &'static str {
+pub(crate) fn negotiate(asked: &str) -> &'static str {
     LEGACY.into_iter().find(|it| *it == asked).unwrap_or(LEGACY[0])
 }
 
 /// All that we speak, the newest first.
-pub(crate) fn all() -> Vec<&'static str> {
+pub(crate) fn supported() -> Vec<&'static str> {
     [MODERN].into_iter().chain(LEGACY).collect()
 }
 
 /// The client speaks none of ours.
-pub(crate) fn unsupported(version: &str) -> Fault {
-    Fault::new(-32022, "Unsupported protocol version").with(json!({ "supported": all(), "requested": short(version) }))
+pub(crate) fn unsupported(version: &str) -> RpcError {
+    RpcError::new(-32022, "Unsupported protocol version")
+        .with_data(json!({ "supported": supported(), "requested": truncate_name(version) }))
 }
 
 /// Whether several messages may come in one array: before 2025-06-18 took it out.

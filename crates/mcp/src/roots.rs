@@ -19,41 +19,41 @@ use crate::{
     answer,
     peer::{Outbox, Peer},
     resources,
-    wire::short,
+    wire::truncate_name,
 };
 
 /// How long a call waits for the client's folders. After that it goes on, and they hold from when they come.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ROOTS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Folders of one client that are looked at.
-const MOST: usize = 64;
+const MAX_ROOTS: usize = 64;
 
 /// Whether a client that has these capabilities can name its folders.
-pub(crate) fn are_offered(capabilities: &Value) -> bool {
+pub(crate) fn supports_roots(capabilities: &Value) -> bool {
     capabilities.get("roots").is_some_and(Value::is_object)
 }
 
 /// What is known of a client's folders. They are asked for with the first call, on the stream of that call: that is where
 /// every client listens.
-pub(crate) struct Narrowing {
+pub(crate) struct ClientRoots {
     stale: AtomicBool,
-    known: Mutex<Known>,
+    known: Mutex<ClientRootsState>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ClientRootsState {
     session: Option<Arc<Session>>,
     asked: Option<oneshot::Receiver<Value>>,
 }
 
-impl Default for Narrowing {
+impl Default for ClientRoots {
     fn default() -> Self {
         Self { stale: AtomicBool::new(true), known: Mutex::default() }
     }
 }
 
-impl Narrowing {
+impl ClientRoots {
     /// The folders are others now; they are asked for again with the next call.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn invalidate(&self) {
         self.stale.store(true, Ordering::Release);
     }
 
@@ -67,12 +67,12 @@ impl Narrowing {
         let mut known = self.known.lock().await;
         let asks = self.stale.swap(false, Ordering::AcqRel);
         if asks {
-            let (id, answered) = peer.asks.open();
+            let (id, answered) = peer.client_requests.begin();
             known.asked = Some(answered);
             out.send(answer::request(&id, "roots/list", &json!({})));
         }
         if let Some(answered) = known.asked.as_mut() {
-            let patience = if asks { PATIENCE } else { Duration::ZERO };
+            let patience = if asks { ROOTS_TIMEOUT } else { Duration::ZERO };
             let heard = tokio::select! {
                 biased;
                 answer = answered => Some(answer.unwrap_or_default()),
@@ -82,7 +82,7 @@ impl Narrowing {
             };
             if let Some(answer) = heard {
                 known.asked = None;
-                known.session = narrowed(peer, known.session.take(), &answer).await;
+                known.session = narrow_session(peer, known.session.take(), &answer).await;
             }
         }
         known.session.clone().unwrap_or_else(|| peer.server.session.clone())
@@ -90,15 +90,15 @@ impl Narrowing {
 }
 
 /// The session in the folders that a client named. A client that names none says nothing about where to work.
-async fn narrowed(peer: &Peer, before: Option<Arc<Session>>, answer: &Value) -> Option<Arc<Session>> {
+async fn narrow_session(peer: &Peer, before: Option<Arc<Session>>, answer: &Value) -> Option<Arc<Session>> {
     let whole = &peer.server.session;
     let named = answer.get("roots").and_then(Value::as_array).filter(|it| !it.is_empty())?;
     let names: Vec<String> =
-        named.iter().take(MOST).filter_map(|it| Some(it.get("uri")?.as_str()?.to_owned())).collect();
+        named.iter().take(MAX_ROOTS).filter_map(|it| Some(it.get("uri")?.as_str()?.to_owned())).collect();
     let top = whole.workspace.roots().first()?.dir.clone();
-    let found = tokio::task::spawn_blocking(move || found(&top, names)).await.ok()??;
+    let found = tokio::task::spawn_blocking(move || resolve_roots(&top, names)).await.ok()??;
 
-    let (workspace, mut ignored) = whole.workspace.narrowed(&found.folders);
+    let (workspace, mut ignored) = whole.workspace.narrow_to(&found.folders);
     ignored.extend(found.ignored);
     let dirs: Vec<_> = workspace.roots().iter().map(|root| root.dir.clone()).collect();
     let roots = dirs.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
@@ -106,27 +106,28 @@ async fn narrowed(peer: &Peer, before: Option<Arc<Session>>, answer: &Value) -> 
     _ = peer.server.engine.events().emit(McpRoots { session: whole.id.clone(), roots, ignored });
     // Who is where he was stays in the folder that his last command went to.
     let same = |it: &Arc<Session>| it.workspace.roots().iter().map(|root| &root.dir).eq(dirs.iter());
-    before.filter(same).or_else(|| Some(Arc::new(whole.within(workspace))))
+    before.filter(same).or_else(|| Some(Arc::new(whole.with_workspace(workspace))))
 }
 
-struct Found {
+struct ResolvedRoots {
     folders: Vec<PathBuf>,
     ignored: Vec<String>,
 }
 
 /// The folders behind the names, without symbolic links. Nothing if the workspace itself is on another machine, for then
 /// the client's folders say nothing about it.
-fn found(top: &Path, names: Vec<String>) -> Option<Found> {
+fn resolve_roots(top: &Path, names: Vec<String>) -> Option<ResolvedRoots> {
     if !top.is_dir() {
         return None;
     }
     let (mut folders, mut ignored) = (Vec::new(), Vec::new());
     for name in names {
-        let real = resources::decoded(&name).and_then(|path| fs::canonicalize(path).ok()).filter(|it| it.is_dir());
+        let real =
+            resources::parse_file_uri(&name).and_then(|path| fs::canonicalize(path).ok()).filter(|it| it.is_dir());
         match real {
             Some(real) => folders.push(real),
-            None => ignored.push(format!("{}: no folder of this machine", short(&name))),
+            None => ignored.push(format!("{}: no folder of this machine", truncate_name(&name))),
         }
     }
-    Some(Found { folders, ignored })
+    Some(ResolvedRoots { folders, ignored })
 }

@@ -9,17 +9,17 @@ use std::{
 };
 
 use helve_contract::Session;
-use helve_engine::{Engine, News};
+use helve_engine::{Engine, ToolChanges};
 use serde_json::{Value, json};
 
 use crate::{call, elicit::ElicitApprover, fixtures};
 
 /// Spill files that are remembered; the oldest are forgotten.
-const SPILLS: usize = 256;
+const MAX_SPILLS: usize = 256;
 
 /// What an operator decides about a server.
 #[derive(Clone, Default)]
-pub struct Options {
+pub struct McpServerConfig {
     /// Advice for the model on how to use the tools, where there is any.
     pub instructions: Option<String>,
     /// Do not offer files as resources. They are read past the rules that name tools (path rules hold), so a session
@@ -30,25 +30,25 @@ pub struct Options {
 }
 
 /// An engine's tools in a session, for any number of clients.
-pub struct Server {
+pub struct McpService {
     pub(crate) engine: Arc<Engine>,
     pub(crate) session: Arc<Session>,
-    pub(crate) options: Options,
-    listed: Mutex<Listed>,
+    pub(crate) options: McpServerConfig,
+    listed: Mutex<ToolListCache>,
     spills: Mutex<VecDeque<String>>,
     fixtures: bool,
 }
 
 /// The tools as they were last told.
-struct Listed {
-    news: News,
+struct ToolListCache {
+    changes: ToolChanges,
     tools: Option<Arc<str>>,
 }
 
-impl Server {
+impl McpService {
     /// A server of these tools.
-    pub fn new(engine: Arc<Engine>, session: Arc<Session>, options: Options) -> Self {
-        let listed = Mutex::new(Listed { news: engine.news(), tools: None });
+    pub fn new(engine: Arc<Engine>, session: Arc<Session>, options: McpServerConfig) -> Self {
+        let listed = Mutex::new(ToolListCache { changes: engine.tool_changes(), tools: None });
         Self { engine, session, options, listed, spills: Mutex::default(), fixtures: false }
     }
 
@@ -66,7 +66,7 @@ impl Server {
     /// The JSON of the tools, written at the first question and when they have changed.
     pub(crate) fn tools(&self) -> Arc<str> {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = listed.news.is_any();
+        let changed = listed.changes.has_changed();
         match &listed.tools {
             Some(tools) if !changed => tools.clone(),
             _ => listed.tools.insert(self.list().into()).clone(),
@@ -84,7 +84,7 @@ impl Server {
     }
 
     /// An id for a call, unlike all others: clients count their own requests, and two of them may count alike.
-    pub(crate) fn next_call() -> String {
+    pub(crate) fn next_call_id() -> String {
         static CALLS: AtomicU64 = AtomicU64::new(1);
         format!("mcp-{}", CALLS.fetch_add(1, Ordering::Relaxed))
     }
@@ -97,7 +97,7 @@ impl Server {
     /// The schema of a tool's arguments.
     pub(crate) fn schema(&self, tool: &str) -> Option<Value> {
         let fixture = self.fixtures.then(|| fixtures::schema(tool)).flatten();
-        fixture.or_else(|| Some(self.engine.get(tool)?.spec.schema.clone()))
+        fixture.or_else(|| Some(self.engine.get(tool)?.spec.input_schema.clone()))
     }
 
     /// What we can do.
@@ -113,9 +113,9 @@ impl Server {
     }
 
     /// Remembers a file that holds the whole of a reply that was cut.
-    pub(crate) fn spilled(&self, file: &str) {
+    pub(crate) fn remember_spill(&self, file: &str) {
         let mut spills = self.spills.lock().unwrap_or_else(PoisonError::into_inner);
-        if spills.len() >= SPILLS {
+        if spills.len() >= MAX_SPILLS {
             spills.pop_front();
         }
         spills.push_back(file.to_owned());

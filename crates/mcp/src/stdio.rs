@@ -9,29 +9,29 @@ use std::{
     time::Duration,
 };
 
-use helve_contract::patiently;
+use helve_contract::allow_blocking;
 use tokio::{runtime::Handle, time::timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::{
     answer,
-    lane::{Lane, Post},
-    lines::{LONGEST, Line, Lines},
-    peer::{Handled, Outbox, Peer, Work},
-    server::Server,
-    wire::Fault,
+    lane::{MessageWriter, WriterOutbox},
+    lines::{InputLine, LineReader, MAX_LINE_BYTES},
+    peer::{MessageResponse, Outbox, Peer, PendingResponse},
+    server::McpService,
+    wire::RpcError,
 };
 
 /// How long calls may still answer after the last message came in: somebody may have piped a script into us.
-const LAST_WORDS: Duration = Duration::from_millis(700);
+const EOF_GRACE: Duration = Duration::from_millis(700);
 /// How long cancelled calls may take to clean up behind themselves.
-const CLEANUP: Duration = Duration::from_millis(1500);
+const CLEANUP_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Serves one client over standard input and output until it closes its side.
 ///
 /// This thread reads, and blocks. `runtime` drives the calls that are not done at once, so it must have threads of its
 /// own. From here on standard output is the protocol's alone: whatever else prints there goes to standard error.
-pub fn serve_stdio(server: Arc<Server>, runtime: &Handle) -> io::Result<()> {
+pub fn serve_stdio(server: Arc<McpService>, runtime: &Handle) -> io::Result<()> {
     let input = File::from(stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(stdout().as_fd().try_clone_to_owned()?);
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
@@ -40,59 +40,59 @@ pub fn serve_stdio(server: Arc<Server>, runtime: &Handle) -> io::Result<()> {
 }
 
 /// Serves one client over a pair of pipes or the like until it closes its side.
-pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -> io::Result<()> {
+pub fn serve(server: Arc<McpService>, input: File, output: File, runtime: &Handle) -> io::Result<()> {
     let engine = server.engine.clone();
     // Whatever is answered is on record. Where that fails it is tried again with the next event.
-    let lane = Lane::new(output, move || _ = engine.events().settle());
-    let out: Arc<dyn Outbox> = Arc::new(Post(lane.clone()));
+    let lane = MessageWriter::new(output, move || _ = engine.events().settle());
+    let out: Arc<dyn Outbox> = Arc::new(WriterOutbox(lane.clone()));
     let peer = Peer::new(server.clone());
     let tasks = TaskTracker::new();
-    let teller = runtime.spawn(peer.clone().follow_tools(out.clone()));
+    let teller = runtime.spawn(peer.clone().watch_tool_changes(out.clone()));
 
     let entered = runtime.enter();
-    let mut lines = Lines::new(input);
+    let mut lines = LineReader::new(input);
     let ended = loop {
         // Who sends many messages at once gets the answers in a few pieces, and they are recorded in as few.
-        let more = lines.has_another();
+        let more = lines.has_buffered_line();
         server.engine.events().gather(more);
-        lane.gather(more);
+        lane.set_batching(more);
         let handled = match lines.next() {
-            Ok(Line::Text(message)) => peer.receive(message, &out),
-            Ok(Line::TooLong) => Handled::Now(too_long()),
-            Ok(Line::End) => break Ok(()),
+            Ok(InputLine::Text(message)) => peer.receive(message, &out),
+            Ok(InputLine::TooLong) => MessageResponse::Ready(too_long()),
+            Ok(InputLine::End) => break Ok(()),
             Err(error) => break Err(error),
         };
         match handled {
-            Handled::Nothing => {}
-            Handled::Now(answer) => out.send(answer),
+            MessageResponse::None => {}
+            MessageResponse::Ready(answer) => out.send(answer),
             // With nothing else to read there is time to wait for a small write.
-            Handled::Later(work) if lines.is_drained() => {
-                patiently(|| begin(work, &out, &tasks, runtime));
+            MessageResponse::Pending(work) if lines.is_buffer_empty() => {
+                allow_blocking(|| start_pending(work, &out, &tasks, runtime));
             }
-            Handled::Later(work) => begin(work, &out, &tasks, runtime),
+            MessageResponse::Pending(work) => start_pending(work, &out, &tasks, runtime),
         }
         if lane.is_broken() {
             break Ok(());
         }
     };
     server.engine.events().gather(false);
-    lane.gather(false);
+    lane.set_batching(false);
     drop(entered);
     teller.abort();
 
     tasks.close();
     peer.close();
     if !lane.is_broken() {
-        let _ = runtime.block_on(async { timeout(LAST_WORDS, tasks.wait()).await });
+        let _ = runtime.block_on(async { timeout(EOF_GRACE, tasks.wait()).await });
     }
-    peer.hang_up();
-    let _ = runtime.block_on(async { timeout(CLEANUP, tasks.wait()).await });
-    lane.drain(CLEANUP);
+    peer.disconnect();
+    let _ = runtime.block_on(async { timeout(CLEANUP_TIMEOUT, tasks.wait()).await });
+    lane.drain(CLEANUP_TIMEOUT);
     ended
 }
 
 /// Most calls are done when they are looked at for the first time; only the others need a task.
-fn begin(mut work: Work, out: &Arc<dyn Outbox>, tasks: &TaskTracker, runtime: &Handle) {
+fn start_pending(mut work: PendingResponse, out: &Arc<dyn Outbox>, tasks: &TaskTracker, runtime: &Handle) {
     match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Some(answer)) => out.send(answer),
         Poll::Ready(None) => {}
@@ -109,5 +109,5 @@ fn begin(mut work: Work, out: &Arc<dyn Outbox>, tasks: &TaskTracker, runtime: &H
 }
 
 fn too_long() -> Vec<u8> {
-    answer::error(None, &Fault::request(format!("the message is longer than {} MiB", LONGEST >> 20)))
+    answer::error(None, &RpcError::invalid_request(format!("the message is longer than {} MiB", MAX_LINE_BYTES >> 20)))
 }

@@ -3,17 +3,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt as _;
-use helve_contract::{PathRules, Ports, Reading, Session, Workspace};
+use helve_contract::{PathRules, PathStyle, Ports, Session, Workspace};
 use helve_engine::{Dialect, Engine};
 use serde_json::Value;
 
-use crate::{Handled, Options, Outbox, Peer, Server, client};
+use crate::{McpServerConfig, McpService, MessageResponse, Outbox, Peer, client};
 
 /// What was sent to nobody.
 #[derive(Default)]
-struct Kept(Mutex<Vec<Vec<u8>>>);
+struct RecordingOutbox(Mutex<Vec<Vec<u8>>>);
 
-impl Outbox for Kept {
+impl Outbox for RecordingOutbox {
     fn send(&self, message: Vec<u8>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(message);
     }
@@ -22,17 +22,17 @@ impl Outbox for Kept {
 /// Lines of a client: each is answered with JSON, or not at all.
 pub fn server(data: &[u8], dialect: Dialect) {
     let Ok(engine) = Engine::builder(dialect).build() else { return };
-    let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
+    let workspace = Workspace::new([], PathRules::default(), PathStyle::Relative);
     let session = Arc::new(Session::new("trial", workspace, Ports::new(Arc::new(helve_contract::ports::NoHost))));
-    let peer = Peer::new(Arc::new(Server::new(Arc::new(engine), session, Options::default())));
-    let kept = Arc::new(Kept::default());
+    let peer = Peer::new(Arc::new(McpService::new(Arc::new(engine), session, McpServerConfig::default())));
+    let kept = Arc::new(RecordingOutbox::default());
     let out: Arc<dyn Outbox> = kept.clone();
     for line in data.split(|byte| *byte == b'\n') {
         let answer = match peer.receive(line, &out) {
-            Handled::Nothing => None,
-            Handled::Now(answer) => Some(answer),
+            MessageResponse::None => None,
+            MessageResponse::Ready(answer) => Some(answer),
             // Work that needs a runtime to wait in is left.
-            Handled::Later(work) => work.now_or_never().flatten(),
+            MessageResponse::Pending(work) => work.now_or_never().flatten(),
         };
         kept.0.lock().unwrap_or_else(PoisonError::into_inner).extend(answer);
     }
@@ -45,13 +45,13 @@ pub fn server(data: &[u8], dialect: Dialect) {
 
 /// What a server says to us: messages, streams of events, definitions of tools.
 pub fn client(data: &[u8]) {
-    client::try_any(data);
+    client::fuzz_any(data);
 }
 
 #[cfg(test)]
 mod corpus {
-    use helve_contract::{Reading, Reply};
-    use helve_engine::{Dialect, Limit, Limits, Mode, Words};
+    use helve_contract::{PathStyle, Reply};
+    use helve_engine::{Dialect, Limit, MessageTemplates, Mode, OutputLimits};
     include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/replay.rs"));
 
     #[test]
@@ -63,15 +63,15 @@ mod corpus {
     async fn of_clients_is_replayed() {
         let dialect = || Dialect {
             name: "none",
-            about: "Without tools.",
+            description: "Without tools.",
             tools: Vec::new(),
             external: &[],
             roles: &[],
             default_role: None,
-            reading: Reading::Absolute,
-            limits: Limits { general: Limit::bytes(1 << 20).lines(1000), by_tool: &[], paged: &[], ranges: &[] },
-            words: Words {
-                error: |_, error| Reply::failed(error.to_string()),
+            path_style: PathStyle::Absolute,
+            limits: OutputLimits { general: Limit::bytes(1 << 20).lines(1000), by_tool: &[], paged: &[], ranges: &[] },
+            templates: MessageTemplates {
+                error: |_, error| Reply::error(error.to_string()),
                 error_prefix: "",
                 notice: |_| "[cut]".into(),
                 cancelled: "cancelled",

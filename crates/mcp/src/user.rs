@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use helve_contract::{
     Call, Error, Result,
-    ports::{Nobody, Question, Todo, User, Verdict},
+    ports::{NoUser, PlanDecision, Question, Todo, User},
 };
 use helve_engine::{Mode, ModeSwitch};
 use serde_json::{Map, Value, json};
@@ -14,66 +14,66 @@ use crate::ElicitApprover;
 
 /// The user of the client that makes a call, where that client can ask; nobody otherwise, or somebody else.
 pub struct ElicitUser {
-    desk: Arc<ElicitApprover>,
+    approver: Arc<ElicitApprover>,
     mode: ModeSwitch,
-    otherwise: Arc<dyn User>,
+    fallback: Arc<dyn User>,
 }
 
 impl ElicitUser {
     /// A user who is reached the same way as for approvals. The switch is that of the session's gate.
     pub fn new(desk: Arc<ElicitApprover>, mode: ModeSwitch) -> Self {
-        Self { desk, mode, otherwise: Arc::new(Nobody) }
+        Self { approver: desk, mode, fallback: Arc::new(NoUser) }
     }
 
     /// The same, who asks another where the client cannot ask.
     #[must_use]
-    pub fn or(self, otherwise: Arc<dyn User>) -> Self {
-        Self { otherwise, ..self }
+    pub fn with_fallback(self, otherwise: Arc<dyn User>) -> Self {
+        Self { fallback: otherwise, ..self }
     }
 }
 
 #[async_trait]
 impl User for ElicitUser {
     async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>> {
-        match self.desk.put(call, &form(questions), self.desk.timeout).await {
-            Some(result) => answers(questions, &result),
-            None => self.otherwise.ask(call, questions).await,
+        match self.approver.elicit(call, &questions_form(questions), self.approver.timeout).await {
+            Some(result) => parse_answers(questions, &result),
+            None => self.fallback.ask(call, questions).await,
         }
     }
 
     /// A client sees the list in the call itself.
     async fn show_todos(&self, _: &Call, _: &[Todo]) {}
 
-    async fn planning(&self, _: &Call) -> bool {
+    async fn is_planning(&self, _: &Call) -> bool {
         self.mode.get() == Mode::Plan
     }
 
-    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
-        let Some(result) = self.desk.put(call, &plan_form(plan), self.desk.timeout).await else {
-            return self.otherwise.approve_plan(call, plan).await;
+    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<PlanDecision> {
+        let Some(result) = self.approver.elicit(call, &plan_form(plan), self.approver.timeout).await else {
+            return self.fallback.approve_plan(call, plan).await;
         };
-        let verdict = judged(&result);
-        if !matches!(verdict, Verdict::No(_)) {
+        let verdict = parse_verdict(&result);
+        if !matches!(verdict, PlanDecision::Rejected(_)) {
             self.mode.end_plan();
         }
-        if verdict == Verdict::YesAcceptEdits {
+        if verdict == PlanDecision::YesAcceptEdits {
             self.mode.accept_edits();
         }
         Ok(verdict)
     }
 
     async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>> {
-        self.otherwise.setting(call, name).await
+        self.fallback.setting(call, name).await
     }
 
     async fn set_setting(&self, call: &Call, name: &str, value: Value) -> Result<Value> {
-        self.otherwise.set_setting(call, name, value).await
+        self.fallback.set_setting(call, name, value).await
     }
 }
 
 /// A form with a choice and a line of free words for each question. Forms know no lists, so where several answers may be
 /// chosen, each has a box of its own.
-fn form(questions: &[Question]) -> Value {
+fn questions_form(questions: &[Question]) -> Value {
     let mut fields = Map::new();
     let mut message = String::new();
     for (at, question) in questions.iter().enumerate() {
@@ -98,7 +98,7 @@ fn form(questions: &[Question]) -> Value {
 }
 
 /// What was answered: free words before a choice.
-fn answers(questions: &[Question], result: &Value) -> Result<BTreeMap<String, String>> {
+fn parse_answers(questions: &[Question], result: &Value) -> Result<BTreeMap<String, String>> {
     if result.get("action").and_then(Value::as_str) != Some("accept") {
         return Err(Error::failed(
             "the user did not answer; go on with what you know, and say in your answer what you assumed",
@@ -142,26 +142,27 @@ fn plan_form(plan: &str) -> Value {
 }
 
 /// Anything but a clear yes is a no.
-fn judged(result: &Value) -> Verdict {
+fn parse_verdict(result: &Value) -> PlanDecision {
     let field = |name: &str| result.get("content").and_then(|content| content.get(name)).and_then(Value::as_str);
     let accepted = result.get("action").and_then(Value::as_str) == Some("accept");
     match field("decision") {
-        Some("approve") if accepted => return Verdict::Yes,
-        Some("approve_and_accept_edits") if accepted => return Verdict::YesAcceptEdits,
+        Some("approve") if accepted => return PlanDecision::Approved,
+        Some("approve_and_accept_edits") if accepted => return PlanDecision::YesAcceptEdits,
         _ => {}
     }
-    Verdict::No(field("wish").unwrap_or_default().to_owned())
+    PlanDecision::Rejected(field("wish").unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::ports::Choice;
+    use helve_contract::ports::QuestionOption;
 
     use super::*;
 
     fn questions() -> Vec<Question> {
-        let options =
-            |labels: [&str; 2]| labels.map(|label| Choice { label: label.into(), description: "why".into() }).to_vec();
+        let options = |labels: [&str; 2]| {
+            labels.map(|label| QuestionOption { label: label.into(), description: "why".into() }).to_vec()
+        };
         let question = |text: &str, labels, multi_select| Question {
             question: text.into(),
             header: "Head".into(),
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_form_has_choices_and_free_words() {
-        let form = form(&questions());
+        let form = questions_form(&questions());
         assert_eq!(form["message"], "Which?\n- A: why\n- B: why\nWhat else?\n- C: why\n- D: why");
         let fields: Vec<&String> = form["requestedSchema"]["properties"].as_object().unwrap().keys().collect();
         assert_eq!(fields, ["q0", "q0_other", "q1_0", "q1_1", "q1_other"]);
@@ -181,23 +182,24 @@ mod tests {
 
     #[test]
     fn free_words_go_before_a_choice() {
-        let read = |content: Value| answers(&questions(), &json!({ "action": "accept", "content": content })).unwrap();
+        let read =
+            |content: Value| parse_answers(&questions(), &json!({ "action": "accept", "content": content })).unwrap();
         let two = |a: &str, b: &str| {
             BTreeMap::from([("Which?".to_owned(), a.to_owned()), ("What else?".to_owned(), b.to_owned())])
         };
         assert_eq!(read(json!({ "q0": "A", "q1_0": true, "q1_1": true, "q1_other": "E" })), two("A", "C, D, E"));
         assert_eq!(read(json!({ "q0": "A", "q0_other": "Z", "q1_1": true })), two("Z", "D"));
-        assert!(answers(&questions(), &json!({ "action": "decline" })).is_err());
+        assert!(parse_answers(&questions(), &json!({ "action": "decline" })).is_err());
     }
 
     #[test]
     fn only_a_clear_yes_approves_a_plan() {
-        let said = |result: Value| judged(&result);
-        assert_eq!(said(json!({ "action": "accept", "content": { "decision": "approve" } })), Verdict::Yes);
+        let said = |result: Value| parse_verdict(&result);
+        assert_eq!(said(json!({ "action": "accept", "content": { "decision": "approve" } })), PlanDecision::Approved);
         let edits = json!({ "action": "accept", "content": { "decision": "approve_and_accept_edits" } });
-        assert_eq!(said(edits), Verdict::YesAcceptEdits);
+        assert_eq!(said(edits), PlanDecision::YesAcceptEdits);
         let change = json!({ "action": "accept", "content": { "decision": "change", "wish": "tests first" } });
-        assert_eq!(said(change), Verdict::No("tests first".into()));
-        assert_eq!(said(Value::Null), Verdict::No(String::new()));
+        assert_eq!(said(change), PlanDecision::Rejected("tests first".into()));
+        assert_eq!(said(Value::Null), PlanDecision::Rejected(String::new()));
     }
 }

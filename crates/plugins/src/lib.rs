@@ -16,14 +16,14 @@ use std::{sync::Arc, time::Duration};
 
 use helve_contract::{
     Annotations, Effects, Entry, PortSet, Result, SafePath, Spec,
-    ports::{Environment, Host},
+    ports::{EnvVars, Host},
 };
 
 use crate::plugin::Plugin;
 
 /// How to start a plugin.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct PluginConfig {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// Where it starts.
@@ -31,26 +31,26 @@ pub struct Settings {
     /// What it may reach.
     pub roots: Vec<SafePath>,
     /// What is in its environment beside the usual.
-    pub env: Environment,
+    pub env: EnvVars,
     /// How long it may take to tell its tools.
-    pub start: Duration,
+    pub start_timeout: Duration,
     /// How long one call may take.
-    pub call: Duration,
+    pub call_timeout: Duration,
     /// What its tools can do to the world, as far as anybody knows.
     pub effects: Effects,
 }
 
-impl Settings {
+impl PluginConfig {
     /// A program with the usual limits, and the effects of a tool that nobody vouches for.
     pub fn new(argv: Vec<String>, dir: SafePath, roots: Vec<SafePath>) -> Self {
         Self {
             argv,
             dir,
             roots,
-            env: Environment::new(),
-            start: Duration::from_secs(10),
-            call: Duration::from_secs(120),
-            effects: Effects::READS.and(Effects::WRITES).and(Effects::NETWORK),
+            env: EnvVars::new(),
+            start_timeout: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(120),
+            effects: Effects::READS.union(Effects::WRITES).union(Effects::NETWORK),
         }
     }
 }
@@ -59,13 +59,13 @@ impl Settings {
 const MAX_TOOLS: usize = 128;
 
 /// Takes what a plugin writes to its standard error, and which of its tools are left out.
-pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+pub type StderrLog = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Starts a plugin and returns its tools. The program lives as long as one of them does.
 ///
 /// A tool with a name or a schema that cannot be used is left out, and `log` is told why.
-pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<Vec<Entry>> {
-    let (timeout, effects) = (settings.call, settings.effects);
+pub async fn start(settings: PluginConfig, host: Arc<dyn Host>, log: StderrLog) -> Result<Vec<Entry>> {
+    let (timeout, effects) = (settings.call_timeout, settings.effects);
     let (plugin, mut tools) = Plugin::start(settings, host, log.clone()).await?;
     if tools.len() > MAX_TOOLS {
         log(&format!(
@@ -95,9 +95,9 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
             name: name.clone(),
             aliases: Vec::new(),
             rule_names: Vec::new(),
-            description: bounded(&tool.description),
-            schema,
-            output: None,
+            description: clean_description(&tool.description),
+            input_schema: schema,
+            output_schema: None,
             effects,
             tier: None,
             // The plugin keeps the clock itself, so that a call that runs out of time also restarts the program.
@@ -114,13 +114,13 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
             let (plugin, name) = (plugin.clone(), name.clone());
             Box::pin(async move { plugin.call(&name, args, &call).await })
         });
-        entries.push(entry.of_stranger(&stranger));
+        entries.push(entry.with_untrusted_origin(&stranger));
     }
     Ok(entries)
 }
 
 /// A description is a stranger's text: bounded, and without characters that are not seen.
-fn bounded(text: &str) -> String {
+fn clean_description(text: &str) -> String {
     text.chars()
         .filter(|it| *it == '\n' || !(it.is_control() || helve_contract::invisible(*it).is_some()))
         .take(2048)

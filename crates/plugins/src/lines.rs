@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 /// The longest line that is taken.
-pub(crate) const LONGEST: usize = 8 * 1024 * 1024;
+pub(crate) const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Collects pieces and gives whole lines.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineBuffer {
     part: Vec<u8>,
     whole: VecDeque<Vec<u8>>,
     /// The rest of a line that was too long is passed over.
@@ -16,11 +16,11 @@ pub(crate) struct Lines {
 
 /// A line was longer than [`LONGEST`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLong;
+pub(crate) struct LineTooLong;
 
-impl Lines {
+impl LineBuffer {
     /// Takes a piece. A line that is too long is dropped and told once.
-    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLong> {
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), LineTooLong> {
         let mut result = Ok(());
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -28,9 +28,9 @@ impl Lines {
             if std::mem::take(&mut self.skipping) {
                 continue;
             }
-            if self.part.len() + line.len() > LONGEST {
+            if self.part.len() + line.len() > MAX_LINE_BYTES {
                 self.part.clear();
-                result = Err(TooLong);
+                result = Err(LineTooLong);
                 continue;
             }
             self.part.extend_from_slice(line);
@@ -38,10 +38,10 @@ impl Lines {
         }
         if !self.skipping {
             self.part.extend_from_slice(bytes);
-            if self.part.len() > LONGEST {
+            if self.part.len() > MAX_LINE_BYTES {
                 self.part = Vec::new();
                 self.skipping = true;
-                result = Err(TooLong);
+                result = Err(LineTooLong);
             }
         }
         result
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn lines_come_whole_however_they_were_cut() {
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         for piece in ["on", "e\ntw", "o\n", "\nthr"] {
             lines.push(piece.as_bytes()).unwrap();
         }
@@ -69,9 +69,9 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_is_told_once_and_passed_over() {
-        let mut lines = Lines::default();
-        let flood = vec![b'x'; LONGEST + 1];
-        assert_eq!(lines.push(&flood), Err(TooLong));
+        let mut lines = LineBuffer::default();
+        let flood = vec![b'x'; MAX_LINE_BYTES + 1];
+        assert_eq!(lines.push(&flood), Err(LineTooLong));
         assert_eq!(lines.push(&flood), Ok(()));
         lines.push(b"\nnext\n").unwrap();
         assert_eq!(lines.next().unwrap(), b"next");

@@ -13,7 +13,7 @@ const MAX_IMAGES: usize = 20;
 
 /// How a plugin talks, as its first answer showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ProtocolForm {
     /// `init`: many tools, calls carry the tool's name.
     Init,
     /// `describe`: one tool, calls carry no name.
@@ -22,7 +22,7 @@ pub(crate) enum Form {
 
 /// One tool of a plugin.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct PluginTool {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) description: String,
@@ -32,13 +32,13 @@ pub(crate) struct Told {
 
 /// What a line from a plugin means while we wait for its tools.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Greeting {
+pub(crate) enum HandshakeLine {
     /// These are its tools; one that cannot be read says why.
-    Tools(Form, Vec<Result<Told, String>>),
+    Tools(ProtocolForm, Vec<Result<PluginTool, String>>),
     /// It does not know the message: try the other form.
     NotUnderstood,
     /// Something else; keep waiting.
-    Noise,
+    Ignored,
 }
 
 /// The first message.
@@ -52,49 +52,51 @@ pub(crate) fn describe() -> Value {
 }
 
 /// A call.
-pub(crate) fn call(form: Form, name: &str, id: &str, params: Value) -> Value {
+pub(crate) fn call(form: ProtocolForm, name: &str, id: &str, params: Value) -> Value {
     match form {
-        Form::Init => json!({"type": "call", "name": name, "call_id": id, "params": params}),
-        Form::Describe => json!({"type": "call", "call_id": id, "params": params}),
+        ProtocolForm::Init => json!({"type": "call", "name": name, "call_id": id, "params": params}),
+        ProtocolForm::Describe => json!({"type": "call", "call_id": id, "params": params}),
     }
 }
 
 /// Reads an answer to `init` or `describe`.
-pub(crate) fn greeting(line: &[u8]) -> Greeting {
-    let Ok(Value::Object(message)) = serde_json::from_slice(line) else { return Greeting::Noise };
+pub(crate) fn parse_handshake(line: &[u8]) -> HandshakeLine {
+    let Ok(Value::Object(message)) = serde_json::from_slice(line) else { return HandshakeLine::Ignored };
     if let Some(tools) = message.get("tools") {
         return match tools.as_array() {
-            Some(tools) if !tools.is_empty() => Greeting::Tools(Form::Init, tools.iter().map(told).collect()),
-            _ => Greeting::Noise,
+            Some(tools) if !tools.is_empty() => {
+                HandshakeLine::Tools(ProtocolForm::Init, tools.iter().map(told).collect())
+            }
+            _ => HandshakeLine::Ignored,
         };
     }
     if message.contains_key("name") && message.contains_key("parameters") {
-        return Greeting::Tools(Form::Describe, vec![told(&Value::Object(message))]);
+        return HandshakeLine::Tools(ProtocolForm::Describe, vec![told(&Value::Object(message))]);
     }
     let is_error =
         ["error", "is_error"].iter().any(|key| message.get(*key).is_some_and(|it| it != &Value::Bool(false)));
-    if is_error { Greeting::NotUnderstood } else { Greeting::Noise }
+    if is_error { HandshakeLine::NotUnderstood } else { HandshakeLine::Ignored }
 }
 
-fn told(tool: &Value) -> Result<Told, String> {
+fn told(tool: &Value) -> Result<PluginTool, String> {
     let name = tool.get("name").and_then(Value::as_str).unwrap_or("(no name)");
     serde_json::from_value(tool.clone()).map_err(|error| format!("the tool {name:?} is left out: {error}"))
 }
 
 /// What a line from a plugin means while a call is under way.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum CallLine {
     /// The result of the call, or of one without an id.
     Result(Box<Reply>),
     /// The result of a call that nobody waits for any more.
-    Late,
+    Stale,
     /// Not a result.
-    Noise,
+    Ignored,
 }
 
 /// Reads an answer to the call `id`. Fields that are empty may be missing: some encoders leave them out.
-pub(crate) fn answer(form: Form, line: &[u8], id: &str) -> Answer {
-    let Ok(Value::Object(message)) = serde_json::from_slice::<Value>(line) else { return Answer::Noise };
+pub(crate) fn parse_result(form: ProtocolForm, line: &[u8], id: &str) -> CallLine {
+    let Ok(Value::Object(message)) = serde_json::from_slice::<Value>(line) else { return CallLine::Ignored };
     let its_id = message.get("call_id").and_then(Value::as_str).filter(|it| !it.is_empty());
     let is_result = match message.get("type").filter(|it| !it.is_null()) {
         Some(kind) => kind == "result",
@@ -103,16 +105,16 @@ pub(crate) fn answer(form: Form, line: &[u8], id: &str) -> Answer {
             let fields = ["content", "error", "is_error"];
             fields.iter().any(|field| message.contains_key(*field))
                 || its_id == Some(id)
-                || (form == Form::Describe && message.is_empty())
+                || (form == ProtocolForm::Describe && message.is_empty())
         }
     };
     if !is_result {
-        return Answer::Noise;
+        return CallLine::Ignored;
     }
     if its_id.is_some_and(|it| it != id) {
-        return Answer::Late;
+        return CallLine::Stale;
     }
-    Answer::Result(Box::new(reply(&message)))
+    CallLine::Result(Box::new(reply(&message)))
 }
 
 fn reply(message: &Map<String, Value>) -> Reply {
@@ -179,20 +181,20 @@ mod tests {
 
     #[test]
     fn three_ways_to_tell_tools() {
-        let tool = Told { name: "a".into(), description: "A.".into(), parameters: json!({"type": "object"}) };
+        let tool = PluginTool { name: "a".into(), description: "A.".into(), parameters: json!({"type": "object"}) };
         let init = br#"{"type":"init","tools":[{"name":"a","description":"A.","parameters":{"type":"object"}}]}"#;
-        assert_eq!(greeting(init), Greeting::Tools(Form::Init, vec![Ok(tool.clone())]));
+        assert_eq!(parse_handshake(init), HandshakeLine::Tools(ProtocolForm::Init, vec![Ok(tool.clone())]));
         let one = br#"{"name":"a","description":"A.","parameters":{"type":"object"}}"#;
-        assert_eq!(greeting(one), Greeting::Tools(Form::Describe, vec![Ok(tool)]));
+        assert_eq!(parse_handshake(one), HandshakeLine::Tools(ProtocolForm::Describe, vec![Ok(tool)]));
         let unknown = br#"{"content":[{"type":"text","text":"unknown message type: init"}],"error":true}"#;
-        assert_eq!(greeting(unknown), Greeting::NotUnderstood);
-        assert_eq!(greeting(b"hello"), Greeting::Noise);
+        assert_eq!(parse_handshake(unknown), HandshakeLine::NotUnderstood);
+        assert_eq!(parse_handshake(b"hello"), HandshakeLine::Ignored);
     }
 
     #[test]
     fn two_ways_to_answer() {
-        let words = |line: &str| match answer(Form::Init, line.as_bytes(), "7") {
-            Answer::Result(reply) => format!("{} {}", reply.text, reply.is_error),
+        let words = |line: &str| match parse_result(ProtocolForm::Init, line.as_bytes(), "7") {
+            CallLine::Result(reply) => format!("{} {}", reply.text, reply.is_error),
             other => format!("{other:?}"),
         };
         assert_eq!(
@@ -209,8 +211,8 @@ mod tests {
 
     #[test]
     fn a_result_without_content_is_a_result() {
-        let seen = |form: Form, line: &str| match answer(form, line.as_bytes(), "7") {
-            Answer::Result(reply) => format!("{} {}", reply.text, reply.is_error),
+        let seen = |form: ProtocolForm, line: &str| match parse_result(form, line.as_bytes(), "7") {
+            CallLine::Result(reply) => format!("{} {}", reply.text, reply.is_error),
             other => format!("{other:?}"),
         };
         let nothing = "(the tool returned nothing)";
@@ -223,14 +225,17 @@ mod tests {
             r#"{"type":"result","call_id":"7","content":[{"type":"text"}]}"#,
             r#"{"call_id":"7"}"#,
         ] {
-            assert_eq!(seen(Form::Init, line), format!("{nothing} false"), "{line}");
+            assert_eq!(seen(ProtocolForm::Init, line), format!("{nothing} false"), "{line}");
         }
-        assert_eq!(seen(Form::Init, r#"{"type":"result","call_id":"7","is_error":true}"#), format!("{nothing} true"));
-        assert_eq!(seen(Form::Init, r#"{"type":"result","call_id":"7","error":"no key"}"#), "no key true");
-        assert_eq!(seen(Form::Describe, "{}"), format!("{nothing} false"));
-        assert_eq!(seen(Form::Init, "{}"), "Noise");
-        assert_eq!(seen(Form::Init, r#"{"type":"result","call_id":"6"}"#), "Late");
-        assert_eq!(seen(Form::Init, r#"{"type":"log"}"#), "Noise");
+        assert_eq!(
+            seen(ProtocolForm::Init, r#"{"type":"result","call_id":"7","is_error":true}"#),
+            format!("{nothing} true")
+        );
+        assert_eq!(seen(ProtocolForm::Init, r#"{"type":"result","call_id":"7","error":"no key"}"#), "no key true");
+        assert_eq!(seen(ProtocolForm::Describe, "{}"), format!("{nothing} false"));
+        assert_eq!(seen(ProtocolForm::Init, "{}"), "Noise");
+        assert_eq!(seen(ProtocolForm::Init, r#"{"type":"result","call_id":"6"}"#), "Late");
+        assert_eq!(seen(ProtocolForm::Init, r#"{"type":"log"}"#), "Noise");
     }
 
     #[test]
@@ -243,21 +248,25 @@ mod tests {
             json!({ "type": "image_url", "image_url": { "url": format!("data:image/png;base64,{png}") } }),
         ] {
             let line = json!({ "type": "result", "content": [{ "type": "text", "text": "seen" }, block] }).to_string();
-            let Answer::Result(reply) = answer(Form::Init, line.as_bytes(), "7") else { panic!("{line}") };
+            let CallLine::Result(reply) = parse_result(ProtocolForm::Init, line.as_bytes(), "7") else {
+                panic!("{line}")
+            };
             assert_eq!((reply.text.as_str(), reply.media.len()), ("seen", 1), "{line}");
             assert_eq!((reply.media[0].mime.as_ref(), reply.media[0].bytes.len()), ("image/png", 8));
         }
         let line = json!({ "type": "result", "content": [
             { "type": "image", "data": "no base64!" }, { "type": "audio", "data": "" }, { "type": "text", "text": "!" },
         ] });
-        let Answer::Result(reply) = answer(Form::Init, line.to_string().as_bytes(), "7") else { panic!() };
+        let CallLine::Result(reply) = parse_result(ProtocolForm::Init, line.to_string().as_bytes(), "7") else {
+            panic!()
+        };
         assert_eq!(reply.text, "[an image that cannot be shown was left out][a block of the type audio was left out]!");
     }
 
     #[test]
     fn one_tool_that_cannot_be_read_leaves_the_others() {
         let line = br#"{"type":"init","tools":[{"name":"a"},{"description":"no name"},{"name":7},"b"]}"#;
-        let Greeting::Tools(Form::Init, tools) = greeting(line) else { panic!() };
+        let HandshakeLine::Tools(ProtocolForm::Init, tools) = parse_handshake(line) else { panic!() };
         assert_eq!(tools.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, false]);
     }
 }

@@ -1,17 +1,17 @@
 //! What must hold for any bytes at all. Tests try some, fuzzers try many.
 
 use crate::{
-    protocol::{Answer, Form, Greeting, answer, greeting},
+    protocol::{CallLine, HandshakeLine, ProtocolForm, parse_handshake, parse_result},
     schema,
 };
 
 /// A line from a plugin is understood or is noise; a schema has an object at its root, whatever came.
 pub fn line(data: &[u8]) {
-    if let Greeting::Tools(_, tools) = greeting(data) {
+    if let HandshakeLine::Tools(_, tools) = parse_handshake(data) {
         assert!(!tools.is_empty());
     }
-    for form in [Form::Init, Form::Describe] {
-        if let Answer::Result(reply) = answer(form, data, "call-1") {
+    for form in [ProtocolForm::Init, ProtocolForm::Describe] {
+        if let CallLine::Result(reply) = parse_result(form, data, "call-1") {
             assert!(reply.text.len() <= 64 + 64 * data.len(), "a reply is bounded by what came");
             assert!(!reply.text.is_empty() || !reply.media.is_empty());
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use helve_contract::{
     Call, Error, Result, async_trait,
-    ports::{Question, Todo, User, Verdict},
+    ports::{PlanDecision, Question, Todo, User},
 };
 use serde_json::Value;
 
@@ -27,10 +27,10 @@ impl User for AgentUser {
         self.0.show_todos(call, todos).await;
     }
     /// The refusal of [`approve_plan`](User::approve_plan) says what to do in either case.
-    async fn planning(&self, _: &Call) -> bool {
+    async fn is_planning(&self, _: &Call) -> bool {
         true
     }
-    async fn approve_plan(&self, _: &Call, _: &str) -> Result<Verdict> {
+    async fn approve_plan(&self, _: &Call, _: &str) -> Result<PlanDecision> {
         Err(Error::denied(
             "a sub-agent cannot end plan mode: only the main session can. End your turn with the plan as your answer",
         ))

@@ -6,7 +6,7 @@ use std::{
 };
 
 use helve_contract::{Result, ports::Channels};
-use helve_web::channels::{Attachments, Outlets, Stdout};
+use helve_web::channels::{Attachments, ChannelRegistry, StdoutUse};
 
 use crate::{config::Settings, remark};
 
@@ -33,19 +33,19 @@ pub fn open(settings: &Settings, files: Files) -> Arc<dyn Channels> {
     })
 }
 
-fn outlets(settings: &Settings) -> Result<Option<Outlets>> {
+fn outlets(settings: &Settings) -> Result<Option<ChannelRegistry>> {
     let channels = &settings.config.channels;
     if channels.is_empty() {
         return Ok(None);
     }
     // Where nobody looks on, standard output is read by a program that wants something else from it.
-    let free = if stdout().is_terminal() { Stdout::Free } else { Stdout::Taken };
-    let outlets = Outlets::open(channels, free, |name| std::env::var(name).ok())?;
+    let free = if stdout().is_terminal() { StdoutUse::Free } else { StdoutUse::Taken };
+    let outlets = ChannelRegistry::open(channels, free, |name| std::env::var(name).ok())?;
     for left in outlets.left_out() {
         remark!("helve: the channel {} is left out: {}", left.name, left.why);
     }
     match &settings.config.home_channel {
-        Some(home) => outlets.with_home(home).map(Some),
+        Some(home) => outlets.with_default_recipient(home).map(Some),
         None => Ok(Some(outlets)),
     }
 }

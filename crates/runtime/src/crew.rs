@@ -6,34 +6,36 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use helve_agent::{Kinds, Limits, Need, Seat, Supervisor, Wake, Workshop, model::Model};
+use helve_agent::{
+    AgentDefinitions, AgentLimits, Registration, SessionFactory, SessionSpec, Supervisor, Wake, model::Model,
+};
 use helve_contract::{
     Call, Error, Result, Session, async_trait,
-    ports::{AgentKind, AgentOrder, AgentReport, Agents, Delivery, OwnAgent, Until},
+    ports::{AgentKind, AgentOrder, AgentReport, Agents, CurrentAgent, Delivery, WaitUntil},
 };
 use helve_engine::Engine;
 
 use crate::{
-    config::{Settings, Trust, read_limited},
+    config::{Settings, TrustStore, read_limited},
     remark,
-    workshop::Bench,
+    workshop::HelveRuntime,
 };
 
 /// A workshop that does not keep itself open.
-struct Door(Weak<Bench>);
+struct Door(Weak<HelveRuntime>);
 
 impl Door {
-    fn bench(&self) -> Result<Arc<Bench>> {
+    fn upgrade(&self) -> Result<Arc<HelveRuntime>> {
         self.0.upgrade().ok_or_else(|| Error::failed("the program is about to end"))
     }
 }
 
-impl Workshop for Door {
-    fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)> {
-        self.bench()?.equip(need)
+impl SessionFactory for Door {
+    fn create_session(&self, need: &SessionSpec) -> Result<(Arc<Engine>, Arc<Session>)> {
+        self.upgrade()?.create_session(need)
     }
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>> {
-        self.bench()?.model(name)
+        self.upgrade()?.model(name)
     }
     fn session_model(&self, session: &str, model: Arc<dyn Model>) -> Arc<dyn Model> {
         match self.0.upgrade() {
@@ -44,15 +46,15 @@ impl Workshop for Door {
 }
 
 /// A supervisor for sessions in this dialect.
-pub(crate) fn hire(bench: &Bench, me: Weak<Bench>, dialect: &str) -> Arc<Supervisor> {
+pub(crate) fn create_supervisor(bench: &HelveRuntime, me: Weak<HelveRuntime>, dialect: &str) -> Arc<Supervisor> {
     let settings = bench.settings();
     let agents = &settings.config.agents;
     let mut remarks = Vec::new();
-    let kinds = kinds(settings, bench.state(), dialect, &mut remarks);
+    let kinds = kinds(settings, bench.state_dir(), dialect, &mut remarks);
     for text in remarks {
         remark!("helve: {text}");
     }
-    let mut limits = Limits { at_once: agents.max, ..Limits::default() };
+    let mut limits = AgentLimits { max_concurrent: agents.max, ..AgentLimits::default() };
     let time = agents.time_secs.duration();
     if !time.is_zero() {
         (limits.delegate_time, limits.spawn_time) = (time, time);
@@ -65,32 +67,32 @@ pub(crate) fn hire(bench: &Bench, me: Weak<Bench>, dialect: &str) -> Arc<Supervi
 }
 
 /// Wakes conversations by what the program says later that wakes them.
-struct Waker(Weak<Bench>);
+struct Waker(Weak<HelveRuntime>);
 
 #[async_trait]
 impl Wake for Waker {
-    async fn wake(&self, session: &str, text: &str) -> Option<Delivery> {
+    async fn deliver_agent_result(&self, session: &str, text: &str) -> Option<Delivery> {
         let bench = self.0.upgrade()?;
-        bench.waker()?.wake(session, text).await
+        bench.waker()?.deliver_agent_result(session, text).await
     }
 }
 
 /// The kinds of agents for this dialect: built in, from `agents.folders`, and from `.claude/agents` of the workspace as
 /// far as `helve config trust` accepted the files. What cannot be used is said in `remarks`.
-pub(crate) fn kinds(settings: &Settings, state: &Path, dialect: &str, remarks: &mut Vec<String>) -> Kinds {
-    let mut kinds = Kinds::of_dialect(dialect);
+pub(crate) fn kinds(settings: &Settings, state: &Path, dialect: &str, remarks: &mut Vec<String>) -> AgentDefinitions {
+    let mut kinds = AgentDefinitions::builtin(dialect);
     let agents = &settings.config.agents;
     for folder in &agents.folders {
-        kinds.folder(folder, remarks);
+        kinds.load_dir(folder, remarks);
     }
     if !agents.claude_folder {
         return kinds;
     }
-    let trust = Trust::new(state);
+    let trust = TrustStore::new(state);
     let mut ignored = 0;
     for path in project_agents(settings) {
         match read_limited(&path) {
-            Ok(bytes) if trust.holds(&path, &bytes) => {
+            Ok(bytes) if trust.is_trusted(&path, &bytes) => {
                 kinds.text(&path, &String::from_utf8_lossy(&bytes), remarks);
             }
             _ => ignored += 1,
@@ -105,18 +107,18 @@ pub(crate) fn kinds(settings: &Settings, state: &Path, dialect: &str, remarks: &
 
 /// The files in `.claude/agents` of the workspace.
 pub fn project_agents(settings: &Settings) -> Vec<PathBuf> {
-    Kinds::files(&settings.workspace.join(".claude").join("agents"))
+    AgentDefinitions::files(&settings.workspace.join(".claude").join("agents"))
 }
 
 /// Agents for sessions that no loop of this program drives: the model is looked for when the first agent is started.
 pub(crate) struct OnDemand {
-    bench: Weak<Bench>,
+    bench: Weak<HelveRuntime>,
     supervisor: Arc<Supervisor>,
-    seats: Mutex<HashMap<String, Seat>>,
+    seats: Mutex<HashMap<String, Registration>>,
 }
 
 impl OnDemand {
-    pub(crate) fn new(bench: Weak<Bench>, supervisor: Arc<Supervisor>) -> Self {
+    pub(crate) fn new(bench: Weak<HelveRuntime>, supervisor: Arc<Supervisor>) -> Self {
         Self { bench, supervisor, seats: Mutex::default() }
     }
 
@@ -160,19 +162,19 @@ impl Agents for OnDemand {
     async fn running(&self, call: &Call) -> Vec<AgentReport> {
         self.supervisor.running(call).await
     }
-    async fn report(&self, call: &Call, id: &str, until: Until) -> Result<Option<AgentReport>> {
+    async fn report(&self, call: &Call, id: &str, until: WaitUntil) -> Result<Option<AgentReport>> {
         self.supervisor.report(call, id, until).await
     }
     async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>> {
         self.supervisor.stop(call, id).await
     }
-    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>> {
-        self.supervisor.tell(call, session, text).await
+    async fn send_message(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>> {
+        self.supervisor.send_message(call, session, text).await
     }
-    async fn own(&self, call: &Call) -> Result<OwnAgent> {
-        let own = self.supervisor.own(call).await?;
+    async fn current(&self, call: &Call) -> Result<CurrentAgent> {
+        let own = self.supervisor.current(call).await?;
         // Another program drives the session, so the settings say what is known: the model of its agents.
         let configured = || self.bench.upgrade().and_then(|bench| bench.model_name(&call.session.id));
-        Ok(OwnAgent { model: own.model.or_else(configured), ..own })
+        Ok(CurrentAgent { model: own.model.or_else(configured), ..own })
     }
 }

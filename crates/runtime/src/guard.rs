@@ -5,65 +5,65 @@ use std::collections::BTreeSet;
 
 use helve_agent::model;
 use helve_contract::{Session, Taint};
-use helve_engine::{Builder, Caution, Commands, Gate, Scrub};
-use helve_web::search::Provider;
+use helve_engine::{EngineBuilder, Gate, Redactor, ShellNetwork, TaintPolicy};
+use helve_web::search::SearchProvider;
 use serde_json::Value;
 
 use crate::{
-    config::{HostKind, SandboxLevel, SandboxNetwork, Settings, TaintPolicy, TaintUntil},
-    fault::Fault,
+    config::{HostKind, SandboxLevelSetting, SandboxNetwork, Settings, TaintPolicySetting, TaintUntil},
+    fault::CliError,
     state,
 };
 
 /// The same engine in the making, with everything that is against secrets and strangers.
-pub fn guarded(settings: &Settings, builder: Builder) -> Builder {
+pub fn guarded(settings: &Settings, builder: EngineBuilder) -> EngineBuilder {
     let policy = &settings.config.policy;
     builder
-        .scrub(scrub(settings))
-        .trusting(policy.trusted.clone())
+        .redactor(redactor(settings))
+        .trust_tools(policy.trusted.clone())
         .untrusted_files(&policy.untrusted)
-        .commands(commands(settings))
+        .shell_network(shell_network(settings))
 }
 
 /// The same gate, as careful after a stranger's words as the settings want.
-pub fn careful(settings: &Settings, gate: Gate) -> Gate {
-    gate.caution(caution(settings))
+pub fn with_taint_policy(settings: &Settings, gate: Gate) -> Gate {
+    gate.taint_policy(taint_policy(settings))
 }
 
 /// What a session of its own needs: a memory of strangers, and letters that nobody else knows.
-pub fn prepare(settings: &Settings, session: &mut Session) -> Result<(), Fault> {
-    session.taint = match (caution(settings), settings.config.policy.taint_until) {
-        (Caution::Off, _) => Taint::off(),
-        (_, TaintUntil::Message) => Taint::until_the_user_speaks(),
+pub fn init_taint(settings: &Settings, session: &mut Session) -> Result<(), CliError> {
+    session.taint = match (taint_policy(settings), settings.config.policy.taint_until) {
+        (TaintPolicy::Off, _) => Taint::disabled(),
+        (_, TaintUntil::Message) => Taint::until_next_user_message(),
         _ => Taint::new(),
     };
     session.salt = state::random_id()?;
     Ok(())
 }
 
-fn caution(settings: &Settings) -> Caution {
+fn taint_policy(settings: &Settings) -> TaintPolicy {
     match settings.config.policy.taint {
-        TaintPolicy::Auto => Caution::Auto,
-        TaintPolicy::Off => Caution::Off,
-        TaintPolicy::Ask => Caution::Ask,
-        TaintPolicy::Deny => Caution::Deny,
+        TaintPolicySetting::Auto => TaintPolicy::Auto,
+        TaintPolicySetting::Off => TaintPolicy::Off,
+        TaintPolicySetting::Ask => TaintPolicy::Ask,
+        TaintPolicySetting::Deny => TaintPolicy::Deny,
     }
 }
 
 /// What is taken out of replies, and what may not leave.
-fn scrub(settings: &Settings) -> Scrub {
+fn redactor(settings: &Settings) -> Redactor {
     let canaries = &settings.config.secrets.canaries;
     if !settings.config.scrub.enabled {
-        return Scrub::none().with_canaries(canaries);
+        return Redactor::disabled().with_canaries(canaries);
     }
     let secrets = secret_variables(settings).into_iter().filter_map(|name| std::env::var(name).ok()).collect();
-    Scrub::with_secrets(secrets).with_canaries(canaries)
+    Redactor::with_secrets(secrets).with_canaries(canaries)
 }
 
 /// Every variable whose value Helve reads as a key: those of known model and search providers, those that a setting
 /// names (`key_env`, `secret_env`, `password_env` at any depth), and those that `${NAME}` fills in.
 fn secret_variables(settings: &Settings) -> BTreeSet<String> {
-    let known = model::key_variables().chain(Provider::ALL.iter().filter_map(|it| it.key_variable()));
+    let known = model::key_variables().chain(SearchProvider::ALL.iter().filter_map(|it| it.key_variable()));
     let mut names: BTreeSet<String> = known.map(str::to_owned).collect();
     names.insert("HELVE_MCP_TOKEN".to_owned());
     names.extend(settings.config.scrub.secrets_env.iter().cloned());
@@ -88,17 +88,17 @@ fn collect(key: &str, value: &Value, names: &mut BTreeSet<String>) {
 }
 
 /// Whether what a command is told can leave the machine.
-fn commands(settings: &Settings) -> Commands {
+fn shell_network(settings: &Settings) -> ShellNetwork {
     let config = &settings.config;
     let offline = config.sandbox.network == SandboxNetwork::Off
-        && !matches!(config.sandbox.level, SandboxLevel::None | SandboxLevel::External)
+        && !matches!(config.sandbox.level, SandboxLevelSetting::None | SandboxLevelSetting::External)
         && !config.host_commands.enabled
         && match config.host.kind {
             HostKind::Local => true,
             HostKind::Docker => config.host.docker.network == "none",
             HostKind::Ssh | HostKind::E2b => false,
         };
-    if offline { Commands::Inside } else { Commands::Online }
+    if offline { ShellNetwork::Offline } else { ShellNetwork::Online }
 }
 
 #[cfg(test)]

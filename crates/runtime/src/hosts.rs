@@ -26,7 +26,7 @@ pub struct HostReport {
 fn configured(settings: &Settings, kind: HostKind) -> Result<Option<HostSettings>, String> {
     Ok(Some(match kind {
         HostKind::Local => return Ok(None),
-        HostKind::Docker => HostSettings::Docker(shell::container(settings, Vec::new())),
+        HostKind::Docker => HostSettings::Docker(shell::docker_host(settings, Vec::new())),
         HostKind::Ssh => HostSettings::Ssh(shell::ssh_host(settings).map_err(|fault| fault.to_string())?),
         HostKind::E2b => {
             let variable = &settings.config.host.e2b.key_env;

@@ -6,12 +6,12 @@ use std::{
 };
 
 use helve_contract::{
-    Call, Error, Result, async_trait, nearest,
-    ports::{Question, Todo, User, Verdict},
+    Call, Error, Result, async_trait, closest_names,
+    ports::{PlanDecision, Question, Todo, User},
 };
 use serde_json::Value;
 
-use crate::config::{KEYS, Settings};
+use crate::config::{SETTINGS, Settings};
 
 /// What a model can set: nothing that widens what it may do or spend.
 const SETTABLE: [&str; 4] = ["model.name", "model.small", "theme", "chat.reasoning"];
@@ -22,7 +22,7 @@ const MAX_SESSIONS: usize = 1024;
 
 /// The settings of one session.
 #[derive(Default)]
-pub struct Knobs {
+pub struct RuntimeSettings {
     inner: Mutex<Inner>,
 }
 
@@ -38,7 +38,7 @@ fn full_name(name: &str) -> &str {
     if name == "model" { "model.name" } else { name }
 }
 
-impl Knobs {
+impl RuntimeSettings {
     /// The values of the settings.
     pub fn new(settings: &Settings) -> Self {
         let shown = settings.all().filter(|(key, _)| !SECRET.contains(&key.name));
@@ -63,7 +63,7 @@ impl Knobs {
     }
 
     /// A setting that is text.
-    pub fn text(&self, name: &str) -> Option<String> {
+    pub fn get_str(&self, name: &str) -> Option<String> {
         self.get(name)?.as_str().map(str::to_owned)
     }
 
@@ -79,12 +79,12 @@ impl Knobs {
     /// Sets a value; answers the one before and the one now. The error for any other key says how a person changes it.
     pub fn set(&self, name: &str, value: Value) -> Result<(Value, Value)> {
         let full = full_name(name);
-        let Some(key) = KEYS.iter().find(|key| key.name == full && SETTABLE.contains(&key.name)) else {
+        let Some(key) = SETTINGS.iter().find(|key| key.name == full && SETTABLE.contains(&key.name)) else {
             return Err(not_settable(name));
         };
         let value = match value {
-            Value::String(text) => key.kind.parse(&text),
-            value => key.kind.check(value),
+            Value::String(text) => key.value_type.parse(&text),
+            value => key.value_type.check(value),
         };
         let value = value.map_err(|why| Error::failed(format!("`{name}` {why}")))?;
         let mut inner = self.lock();
@@ -102,21 +102,21 @@ fn not_settable(name: &str) -> Error {
     let names = "model, model.small, theme, chat.reasoning";
     let shown: String = name.chars().take(64).collect();
     let shown = shown.escape_debug();
-    if KEYS.iter().any(|key| key.name == full_name(name)) {
+    if SETTINGS.iter().any(|key| key.name == full_name(name)) {
         return Error::failed(format!(
             "`{shown}` cannot be set from a session; only {names} can. Ask the user to start helve with \
              `--set {shown}=VALUE`, or to set it in the file that `helve config path` prints"
         ));
     }
-    let near = nearest(name, KEYS.iter().map(|key| key.name));
+    let near = closest_names(name, SETTINGS.iter().map(|key| key.name));
     let near = near.first().map(|it| format!(" Did you mean `{it}`?")).unwrap_or_default();
     Error::failed(format!("there is no setting `{shown}`.{near} Settable here: {names}"))
 }
 
 /// The settings of many sessions: each has its own changes.
 pub struct SessionKnobs {
-    base: Knobs,
-    changed: Mutex<BTreeMap<String, Arc<Knobs>>>,
+    base: RuntimeSettings,
+    changed: Mutex<BTreeMap<String, Arc<RuntimeSettings>>>,
     /// Why no model of this program would use a model that a session sets; `None`: one would.
     unused_model: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
 }
@@ -125,11 +125,11 @@ impl SessionKnobs {
     /// The values of the settings. `unused_model` says why no model of this program would use a model that a session
     /// sets, if that is so.
     pub fn new(settings: &Settings, unused_model: impl Fn() -> Option<&'static str> + Send + Sync + 'static) -> Self {
-        Self { base: Knobs::new(settings), changed: Mutex::default(), unused_model: Box::new(unused_model) }
+        Self { base: RuntimeSettings::new(settings), changed: Mutex::default(), unused_model: Box::new(unused_model) }
     }
 
     /// What every session begins with.
-    pub fn base(&self) -> &Knobs {
+    pub fn base(&self) -> &RuntimeSettings {
         &self.base
     }
 
@@ -181,7 +181,7 @@ impl SessionKnobs {
         knobs.set(name, value)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Knobs>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<RuntimeSettings>>> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -213,10 +213,10 @@ impl User for SettingsUser {
     async fn show_todos(&self, call: &Call, todos: &[Todo]) {
         self.inner.show_todos(call, todos).await;
     }
-    async fn planning(&self, call: &Call) -> bool {
-        self.inner.planning(call).await
+    async fn is_planning(&self, call: &Call) -> bool {
+        self.inner.is_planning(call).await
     }
-    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
+    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<PlanDecision> {
         self.inner.approve_plan(call, plan).await
     }
     async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>> {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn nothing_that_guards_can_be_changed() {
-        let knobs = Knobs::default();
+        let knobs = RuntimeSettings::default();
         let guards = [
             "approval.",
             "policy.",
@@ -249,7 +249,7 @@ mod tests {
             "host",
             "tools.",
         ];
-        for key in KEYS.iter() {
+        for key in SETTINGS.iter() {
             let changed = knobs.set(key.name, json!("x")).is_ok();
             assert!(!changed || !guards.iter().any(|guard| key.name.starts_with(guard)), "{}", key.name);
         }
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn every_settable_key_exists_and_has_an_alias_or_its_own_name() {
-        let knobs = Knobs::default();
+        let knobs = RuntimeSettings::default();
         for (name, value) in [
             ("model", json!("qwen3")),
             ("model.name", json!("qwen3")),

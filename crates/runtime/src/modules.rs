@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use helve_contract::{Entry, Error, Event, Result};
 use helve_engine::Engine;
-use helve_plugins::wasm::{self, Audit};
+use helve_plugins::wasm::{self, AuditLog};
 
 use crate::{
     config::{Settings, WasmModule},
@@ -13,11 +13,11 @@ use crate::{
 
 /// Where the calls of modules are recorded: the log of an engine that is built after them.
 #[derive(Clone, Default)]
-pub struct Record(Arc<OnceLock<Weak<Engine>>>);
+pub struct WasmCallLog(Arc<OnceLock<Weak<Engine>>>);
 
-impl Record {
+impl WasmCallLog {
     /// From now on calls are recorded here.
-    pub fn goes_to(&self, engine: &Arc<Engine>) {
+    pub fn attach(&self, engine: &Arc<Engine>) {
         _ = self.0.set(Arc::downgrade(engine));
     }
 
@@ -29,17 +29,17 @@ impl Record {
         }
     }
 
-    fn audit(&self) -> Audit {
+    fn audit_callback(&self) -> AuditLog {
         let record = self.clone();
         Arc::new(move |call| record.emit(call.clone()))
     }
 }
 
 /// Loads the modules that the settings name. One that cannot be loaded is told and left out.
-pub fn load(settings: &Settings, record: &Record) -> Vec<Entry> {
+pub fn load(settings: &Settings, record: &WasmCallLog) -> Vec<Entry> {
     let mut tools = Vec::new();
     for module in &settings.config.wasm {
-        match read(module).and_then(|it| wasm::load(it, record.audit())) {
+        match read(module).and_then(|it| wasm::load(it, record.audit_callback())) {
             Ok(tool) => tools.push(tool),
             Err(error) => remark!("helve: a WebAssembly tool is left out: {error}"),
         }
@@ -48,11 +48,11 @@ pub fn load(settings: &Settings, record: &Record) -> Vec<Entry> {
 }
 
 /// A module without a definition in the settings has it in the JSON file beside it.
-fn read(WasmModule { path, definition }: &WasmModule) -> Result<wasm::Settings> {
+fn read(WasmModule { path, definition }: &WasmModule) -> Result<wasm::WasmConfig> {
     if definition.is_empty() {
-        return wasm::Settings::beside(path);
+        return wasm::WasmConfig::from_module(path);
     }
     let definition = serde_json::from_value(definition.clone().into())
         .map_err(|error| Error::failed(format!("the settings of the module {path}: {error}")))?;
-    Ok(wasm::Settings::new(path, definition))
+    Ok(wasm::WasmConfig::new(path, definition))
 }

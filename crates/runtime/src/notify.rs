@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use helve_agent::scheduler::Notify;
+use helve_agent::scheduler::ScheduleNotifier;
 use helve_contract::{
-    Call, PathRules, Ports, Reading, Session, Workspace, async_trait,
-    ports::{Address, Channels, Schedule},
+    Call, PathRules, PathStyle, Ports, Session, Workspace, async_trait,
+    ports::{ChannelAddress, Channels, Schedule},
 };
 
-use crate::{channels, config::Settings, print::harmless, remark, say};
+use crate::{channels, config::Settings, print::escape_for_terminal, remark, say};
 
 /// Notices by the settings.
 pub struct Told {
@@ -23,28 +23,28 @@ impl Told {
 }
 
 #[async_trait]
-impl Notify for Told {
+impl ScheduleNotifier for Told {
     async fn notify(&self, schedule: &Schedule, text: &str) -> bool {
         let name = schedule.name.as_deref().unwrap_or(&schedule.id);
         if let Some(to) = &schedule.channel {
-            let sent = match Address::parse(to) {
+            let sent = match ChannelAddress::parse(to) {
                 Ok(address) => self.channels.send(&from(schedule), &address, text).await,
                 Err(error) => Err(error),
             };
             match sent {
                 Ok(()) => return true,
-                Err(error) => remark!("helve: a notice did not go to {}: {error}", harmless(to)),
+                Err(error) => remark!("helve: a notice did not go to {}: {error}", escape_for_terminal(to)),
             }
         }
-        say!("[{}] {}", harmless(name), harmless(text));
+        say!("[{}] {}", escape_for_terminal(name), escape_for_terminal(text));
         schedule.channel.is_none()
     }
 }
 
 /// Who speaks: a session that can reach nothing.
 fn from(schedule: &Schedule) -> Call {
-    let ports = Ports::new(Arc::new(helve_hosts::Local::new()));
-    let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
+    let ports = Ports::new(Arc::new(helve_hosts::LocalHost::new()));
+    let workspace = Workspace::new([], PathRules::default(), PathStyle::Relative);
     let mut session = Session::new(format!("scheduled:{}", schedule.id), workspace, ports);
     session.user.clone_from(&schedule.user);
     // The same id would be taken for a repetition of the same message.

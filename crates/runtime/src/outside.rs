@@ -10,8 +10,8 @@ use std::{
 
 use helve_contract::Entry;
 use helve_engine::{Dialect, Engine};
-use helve_hosts::leashed;
-use helve_mcp::client::{self, Folders, Servers, Status, Transport};
+use helve_hosts::kill_on_exit;
+use helve_mcp::client::{self, McpDirs, McpServers, ServerStatus, Transport};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::{
@@ -27,9 +27,9 @@ pub enum Wanted<'a> {
     /// All that are configured. One that is late is left out.
     All,
     /// All that are configured, for a session that follows them: one that is late joins it.
-    Lasting,
+    Persistent,
     /// Those that may have this tool.
-    For(&'a str),
+    WithTool(&'a str),
 }
 
 /// Starts the servers that are wanted, and waits a little for their tools. None are configured or wanted: nothing.
@@ -39,7 +39,7 @@ pub fn start(
     wanted: &Wanted<'_>,
     (state, blobs): (&Path, &Path),
     runtime: &Runtime,
-) -> Option<Servers> {
+) -> Option<McpServers> {
     if !settings.config.mcp.servers.is_empty() && env::var_os("STARTED_BY_HELVE").is_some() {
         remark!("helve: no MCP servers are started by one that is itself started as such");
         return None;
@@ -57,36 +57,45 @@ pub fn start(
     if list.is_empty() {
         return None;
     }
-    let folders = Folders { state: state.to_owned(), blobs: blobs.to_owned() };
+    let folders = McpDirs { state: state.to_owned(), blobs: blobs.to_owned() };
     let most = match wanted {
-        Wanted::All | Wanted::Lasting => settings.config.mcp.wait_secs.duration(),
-        Wanted::For(_) => PATIENCE,
+        Wanted::All | Wanted::Persistent => settings.config.mcp.wait_secs.duration(),
+        Wanted::WithTool(_) => PATIENCE,
     };
     let servers = runtime.block_on(async {
-        let servers = Servers::start(list, folders);
-        servers.settled(most).await;
+        let servers = McpServers::start(list, folders);
+        servers.wait_started(most).await;
         servers
     });
-    tell(&servers, wanted);
+    warn_missing(&servers, wanted);
     Some(servers)
 }
 
 /// Says what is missing, on standard error, and whether it may still come.
-fn tell(servers: &Servers, wanted: &Wanted<'_>) {
+fn warn_missing(servers: &McpServers, wanted: &Wanted<'_>) {
     for report in servers.reports() {
         let how = match (report.status, wanted) {
-            (Status::Connected, _) => continue,
-            (Status::Starting, Wanted::Lasting) => "is still starting; its tools join when it answers".to_owned(),
-            (Status::Starting, _) => "is left out: it takes too long to start".to_owned(),
-            (Status::Failed(why), Wanted::Lasting) => {
-                format!("does not work, and is tried again from time to time: {}", print::harmless(&why))
+            (ServerStatus::Connected, _) => continue,
+            (ServerStatus::Starting, Wanted::Persistent) => {
+                "is still starting; its tools join when it answers".to_owned()
             }
-            (Status::Failed(why) | Status::Refused(why), _) => format!("is left out: {}", print::harmless(&why)),
+            (ServerStatus::Starting, _) => "is left out: it takes too long to start".to_owned(),
+            (ServerStatus::Failed(why), Wanted::Persistent) => {
+                format!("does not work, and is tried again from time to time: {}", print::escape_for_terminal(&why))
+            }
+            (ServerStatus::Failed(why) | ServerStatus::Refused(why), _) => {
+                format!("is left out: {}", print::escape_for_terminal(&why))
+            }
         };
         remark!("helve: the MCP server {} {how}", report.name);
     }
-    for left in servers.left_out() {
-        remark!("helve: {} of the MCP server {} is left out: {}", left.tool, left.server, print::harmless(&left.why));
+    for left in servers.skipped() {
+        remark!(
+            "helve: {} of the MCP server {} is left out: {}",
+            left.tool,
+            left.server,
+            print::escape_for_terminal(&left.why)
+        );
     }
     if !servers.quarantined().is_empty() {
         remark!("helve: `helve config approve` shows changed tools, `helve config approve NAME` accepts one");
@@ -94,29 +103,38 @@ fn tell(servers: &Servers, wanted: &Wanted<'_>) {
 }
 
 fn is_wanted(server: &str, dialect: &Dialect, wanted: &Wanted<'_>) -> bool {
-    let Wanted::For(tool) = wanted else { return true };
-    !dialect.tools.iter().any(|entry| entry.spec.answers_to(tool))
+    let Wanted::WithTool(tool) = wanted else { return true };
+    !dialect.tools.iter().any(|entry| entry.spec.has_name(tool))
         && (tool.contains("McpResource") || client::is_tool_of(server, tool))
 }
 
 /// Keeps an engine's tools from outside in step with the servers: they may come late, and change what they offer. A
 /// server that is away for a moment keeps its tools; a tool that changed stays out until it is approved.
-pub fn follow(engine: &Arc<Engine>, dialect: Dialect, fixed: Vec<Entry>, servers: Servers, runtime: &Handle) {
+pub fn watch_tool_changes(
+    engine: &Arc<Engine>,
+    dialect: Dialect,
+    fixed: Vec<Entry>,
+    servers: McpServers,
+    runtime: &Handle,
+) {
     let engine = Arc::downgrade(engine);
-    let mut news = servers.news();
-    let mut told: HashSet<String> = servers.left_out().into_iter().map(|it| it.why).collect();
+    let mut news = servers.subscribe();
+    let mut told: HashSet<String> = servers.skipped().into_iter().map(|it| it.why).collect();
     runtime.spawn(async move {
         while news.changed().await.is_ok() {
             let Some(engine) = engine.upgrade() else { break };
             let mut entries = fixed.clone();
-            entries.extend(servers.lasting_entries());
-            let (free, _) = apart(&dialect, entries);
-            if let Err(error) = engine.replace_outside(free) {
-                remark!("helve: the tools of MCP servers stay as they were: {}", print::harmless(&error.to_string()));
+            entries.extend(servers.entries_with_offline());
+            let (free, _) = split_by_name_clash(&dialect, entries);
+            if let Err(error) = engine.replace_external_tools(free) {
+                remark!(
+                    "helve: the tools of MCP servers stay as they were: {}",
+                    print::escape_for_terminal(&error.to_string())
+                );
             }
-            for left in servers.left_out() {
+            for left in servers.skipped() {
                 if told.insert(left.why.clone()) {
-                    let why = print::harmless(&left.why);
+                    let why = print::escape_for_terminal(&left.why);
                     remark!("helve: {} of the MCP server {} is left out: {why}", left.tool, left.server);
                 }
             }
@@ -125,8 +143,8 @@ pub fn follow(engine: &Arc<Engine>, dialect: Dialect, fixed: Vec<Entry>, servers
 }
 
 /// The tools that servers and plugins bring, without those whose name is taken.
-pub fn free(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> Vec<Entry> {
-    let (free, taken) = apart(dialect, entries);
+pub fn drop_name_clashes(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> Vec<Entry> {
+    let (free, taken) = split_by_name_clash(dialect, entries);
     for name in taken {
         remark!("helve: the tool {name} from outside is left out: there is one of that name");
     }
@@ -134,7 +152,7 @@ pub fn free(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> Vec<
 }
 
 /// The tools whose name is free, and the names of the others.
-fn apart(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> (Vec<Entry>, Vec<String>) {
+fn split_by_name_clash(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> (Vec<Entry>, Vec<String>) {
     let names = |entry: &Entry| -> Vec<String> {
         std::iter::once(&entry.spec.name).chain(&entry.spec.aliases).cloned().collect()
     };
@@ -153,18 +171,18 @@ fn apart(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> (Vec<En
 }
 
 /// A server as it is configured.
-fn read(settings: &Settings, name: &str, server: &McpServer, state: &Path) -> Result<client::Settings, String> {
+fn read(settings: &Settings, name: &str, server: &McpServer, state: &Path) -> Result<client::McpClientConfig, String> {
     let transport = match (&server.command, &server.url) {
         (Some(command), None) => {
             let cwd = match &server.cwd {
                 Some(cwd) => cwd.clone(),
-                None => own_folder(&state::tenant_dir(settings, state), name)?,
+                None => default_cwd(&state::tenant_dir(settings, state), name)?,
             };
-            let (command, args) = leashed(command, &server.args, &cwd);
-            Transport::Stdio { command, args, env: filled(&server.env)?, cwd: Some(cwd) }
+            let (command, args) = kill_on_exit(command, &server.args, &cwd);
+            Transport::Stdio { command, args, env: expand_env_map(&server.env)?, cwd: Some(cwd) }
         }
         (None, Some(url)) => {
-            let (url, headers) = (url.clone(), filled(&server.headers)?);
+            let (url, headers) = (url.clone(), expand_env_map(&server.headers)?);
             match server.transport {
                 Some(McpTransport::Sse) => Transport::Sse { url, headers },
                 Some(McpTransport::Http | McpTransport::Stdio) | None => Transport::Http { url, headers },
@@ -172,20 +190,20 @@ fn read(settings: &Settings, name: &str, server: &McpServer, state: &Path) -> Re
         }
         _ => return Err("it needs either `command` or `url`".into()),
     };
-    let mut it = client::Settings::new(name, transport);
+    let mut it = client::McpClientConfig::new(name, transport);
     it.allow.clone_from(&server.allow);
     it.deny.clone_from(&server.deny);
     if server.roots {
         it.roots = vec![settings.workspace.clone()];
     }
     if let Some(limit) = server.timeout_secs {
-        it.call = limit.duration();
+        it.call_timeout = limit.duration();
     }
     Ok(it)
 }
 
 /// Where a server starts that is not told otherwise. Not the workspace: what lies there is not the user's choice.
-fn own_folder(state: &Path, name: &str) -> Result<PathBuf, String> {
+fn default_cwd(state: &Path, name: &str) -> Result<PathBuf, String> {
     if !name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-') {
         return Err("a server's name has letters, digits, `_` and `-`".into());
     }
@@ -195,11 +213,11 @@ fn own_folder(state: &Path, name: &str) -> Result<PathBuf, String> {
 }
 
 /// Names and values, with `${NAME}` filled in from the environment.
-fn filled(pairs: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
-    pairs.iter().map(|(name, value)| Ok((name.clone(), fill(value)?))).collect()
+fn expand_env_map(pairs: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+    pairs.iter().map(|(name, value)| Ok((name.clone(), expand_env(value)?))).collect()
 }
 
-fn fill(text: &str) -> Result<String, String> {
+fn expand_env(text: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -220,10 +238,13 @@ mod tests {
     fn variables_are_filled_in() {
         let home = env::var("HOME").unwrap_or_default();
         if !home.is_empty() {
-            assert_eq!(fill("a ${HOME}/b").unwrap(), format!("a {home}/b"));
+            assert_eq!(expand_env("a ${HOME}/b").unwrap(), format!("a {home}/b"));
         }
-        assert_eq!(fill("plain $x {y}").unwrap(), "plain $x {y}");
-        assert_eq!(fill("${NO_SUCH_VARIABLE_HERE}").unwrap_err(), "the variable NO_SUCH_VARIABLE_HERE is not set");
-        assert_eq!(fill("${open").unwrap_err(), "a `${` without its `}`");
+        assert_eq!(expand_env("plain $x {y}").unwrap(), "plain $x {y}");
+        assert_eq!(
+            expand_env("${NO_SUCH_VARIABLE_HERE}").unwrap_err(),
+            "the variable NO_SUCH_VARIABLE_HERE is not set"
+        );
+        assert_eq!(expand_env("${open").unwrap_err(), "a `${` without its `}`");
     }
 }

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use helve_contract::{Access, Entry, Error, Reading, Result, Rights, Root, Workspace, ports::Host};
+use helve_contract::{Access, Entry, Error, PathStyle, Result, Root, RootPermission, Workspace, ports::Host};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -28,7 +28,7 @@ pub fn start(
         let shown = program.argv().join(" ");
         let log = {
             let shown = shown.clone();
-            Arc::new(move |text: &str| remark!("{shown}: {}", print::harmless(text.trim_end())))
+            Arc::new(move |text: &str| remark!("{shown}: {}", print::escape_for_terminal(text.trim_end())))
         };
         let begun = place(program, workspace).map(|it| helve_plugins::start(it, host.clone(), log));
         match begun.and_then(|it| runtime.block_on(it)) {
@@ -43,7 +43,7 @@ pub fn start(
 }
 
 /// How a plugin is started: in the workspace, with the session's roots, and its own folders to read.
-fn place(program: &PluginProgram, session: &Workspace) -> Result<helve_plugins::Settings> {
+fn place(program: &PluginProgram, session: &Workspace) -> Result<helve_plugins::PluginConfig> {
     let roots = session.roots();
     let mut argv = program.argv();
     let env = program.env.clone().into_iter().collect();
@@ -60,15 +60,18 @@ fn place(program: &PluginProgram, session: &Workspace) -> Result<helve_plugins::
     let own = own.iter().map(Root::readable);
     let roots: Vec<Root> = roots.iter().map(|root| (**root).clone()).chain(own).collect();
     let rights: Vec<_> = roots.iter().map(|root| (root.dir.clone(), root.rights)).collect();
-    let workspace = Workspace::new(roots, session.rules().clone(), Reading::Absolute);
+    let workspace = Workspace::new(roots, session.rules().clone(), PathStyle::Absolute);
     let reach = rights
         .iter()
         .map(|(dir, rights)| {
-            let access = if *rights == Rights::Write { Access::Write } else { Access::Read };
+            let access = if *rights == RootPermission::Write { Access::Write } else { Access::Read };
             workspace.check(dir, access, None)
         })
         .collect::<Result<Vec<_>>>()?;
-    Ok(helve_plugins::Settings { env, ..helve_plugins::Settings::new(argv, workspace.top(Access::Read)?, reach) })
+    Ok(helve_plugins::PluginConfig {
+        env,
+        ..helve_plugins::PluginConfig::new(argv, workspace.primary_root(Access::Read)?, reach)
+    })
 }
 
 /// A program by its path, or by its name where programs are.

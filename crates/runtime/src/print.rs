@@ -18,24 +18,24 @@ macro_rules! say {
 /// A line on standard error. If nobody can read it, nothing happens.
 #[macro_export]
 macro_rules! remark {
-    ($($text:tt)*) => { $crate::print::aside(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::print::eprint_line(format_args!($($text)*)) };
 }
 
 /// Writes a line to standard output.
 pub fn line(text: fmt::Arguments<'_>) {
     let mut whole = text.to_string();
     whole.push('\n');
-    bytes(whole.as_bytes());
+    write_stdout(whole.as_bytes());
 }
 
 /// Writes bytes to standard output, and sends them off.
-pub fn bytes(bytes: &[u8]) {
+pub fn write_stdout(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
         match error.kind() {
             ErrorKind::BrokenPipe => process::exit(0),
             _ => {
-                aside(format_args!("error: cannot write to standard output: {error}"));
+                eprint_line(format_args!("error: cannot write to standard output: {error}"));
                 process::exit(1);
             }
         }
@@ -43,32 +43,32 @@ pub fn bytes(bytes: &[u8]) {
 }
 
 /// Writes a line to standard error.
-pub fn aside(text: fmt::Arguments<'_>) {
-    let mut whole = harmless(&text.to_string()).into_owned();
+pub fn eprint_line(text: fmt::Arguments<'_>) {
+    let mut whole = escape_for_terminal(&text.to_string()).into_owned();
     whole.push('\n');
     _ = io::stderr().lock().write_all(whole.as_bytes());
 }
 
 /// Lines on standard error whose text is harmless already, and whose escape sequences are ours. Nothing: no line.
-pub fn aside_inked(text: &str) {
+pub fn eprint_styled(text: &str) {
     if !text.is_empty() {
         _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
     }
 }
 
 /// Text from a tool: as it is into a pipe or file, made harmless on a terminal. Ends with a line's end.
-pub fn from_tool(text: &str) {
-    let shown = if io::stdout().is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
-    bytes(shown.as_bytes());
+pub fn print_tool_text(text: &str) {
+    let shown = if io::stdout().is_terminal() { escape_for_terminal(text) } else { Cow::Borrowed(text) };
+    write_stdout(shown.as_bytes());
     if !shown.is_empty() && !shown.ends_with('\n') {
-        bytes(b"\n");
+        write_stdout(b"\n");
     }
 }
 
 /// The text with everything made visible that a terminal would obey and a reader would not see: escape sequences,
 /// control characters, changes of direction, invisible tags.
-pub fn harmless(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_sneaky) {
+pub fn escape_for_terminal(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_invisible) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
@@ -77,15 +77,15 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
         match it {
             '\r' if chars.peek() == Some(&'\n') => {}
             '\r' => shown.push_str("\\r"),
-            it if is_sneaky(it) && (it as u32) < 0x80 => shown.push_str(&format!("\\x{:02x}", it as u32)),
-            it if is_sneaky(it) => shown.extend(it.escape_unicode()),
+            it if is_invisible(it) && (it as u32) < 0x80 => shown.push_str(&format!("\\x{:02x}", it as u32)),
+            it if is_invisible(it) => shown.extend(it.escape_unicode()),
             it => shown.push(it),
         }
     }
     Cow::Owned(shown)
 }
 
-fn is_sneaky(it: char) -> bool {
+fn is_invisible(it: char) -> bool {
     match it {
         '\n' | '\t' => false,
         it => it.is_control() || matches!(invisible(it), Some(Invisible::Mark | Invisible::Hidden)),
@@ -94,7 +94,7 @@ fn is_sneaky(it: char) -> bool {
 
 /// How a word stands out, where standing out is possible.
 #[derive(Clone, Copy)]
-pub enum Ink {
+pub enum TextStyle {
     /// A heading.
     Bold,
     /// Of less weight.
@@ -108,21 +108,21 @@ pub enum Ink {
 }
 
 /// The text in an ink, on a terminal that wants colours.
-pub fn ink(ink: Ink, text: &str) -> Cow<'_, str> {
-    if !wants_colour() {
+pub fn styled(ink: TextStyle, text: &str) -> Cow<'_, str> {
+    if !color_enabled() {
         return Cow::Borrowed(text);
     }
     let code = match ink {
-        Ink::Bold => "1",
-        Ink::Dim => "2",
-        Ink::Green => "32",
-        Ink::Yellow => "33",
-        Ink::Red => "31",
+        TextStyle::Bold => "1",
+        TextStyle::Dim => "2",
+        TextStyle::Green => "32",
+        TextStyle::Yellow => "33",
+        TextStyle::Red => "31",
     };
     Cow::Owned(format!("\x1b[{code}m{text}\x1b[0m"))
 }
 
-fn wants_colour() -> bool {
+fn color_enabled() -> bool {
     let unset = |name| std::env::var_os(name).is_none_or(|it| it.is_empty());
     io::stdout().is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
 }
@@ -150,7 +150,7 @@ mod tests {
             "abc\rxyz\r\n",
             "a\u{202e}b\u{e0001}",
         ]
-        .map(|text| harmless(text).into_owned());
+        .map(|text| escape_for_terminal(text).into_owned());
         assert_eq!(
             seen,
             [

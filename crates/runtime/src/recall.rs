@@ -8,41 +8,45 @@ use std::{
     },
 };
 
-use helve_agent::model::{Embeddings, Endpoint, Key};
+use helve_agent::model::{ApiKey, EmbeddingsClient, Endpoint};
 use helve_contract::{Error, Result, async_trait};
 use helve_store::{
-    Memory,
-    embed::{Builtin, Embedder, Model2Vec},
+    MemoryConfig,
+    embed::{BuiltinEmbedder, Embedder, Model2Vec},
 };
 
 use crate::{config::Settings, remark};
 
 /// How notes are found, by the settings. Nothing is read or asked before the first note.
-pub fn memory(settings: &Settings) -> Memory {
-    let usual = Memory::default();
+pub fn memory_config(settings: &Settings) -> MemoryConfig {
+    let usual = MemoryConfig::default();
     let config = settings.config.memory.clone();
     let embedder: Arc<dyn Embedder> = match (config.embeddings_url, config.model) {
         (Some(url), _) => {
-            Arc::new(Service::new(url, config.embeddings_model.unwrap_or_default(), config.embeddings_key_env))
+            Arc::new(RemoteEmbedder::new(url, config.embeddings_model.unwrap_or_default(), config.embeddings_key_env))
         }
-        (None, Some(folder)) => Arc::new(Folder { folder: folder.to_path_buf(), model: OnceLock::new() }),
-        (None, None) => Arc::new(Builtin),
+        (None, Some(folder)) => Arc::new(LocalEmbedder { dir: folder.to_path_buf(), model: OnceLock::new() }),
+        (None, None) => Arc::new(BuiltinEmbedder),
     };
     let (meaning, words) = (config.weight_meaning as f32, config.weight_words as f32);
     // Two weights of nothing would find nothing.
-    if meaning + words > 0.0 { Memory { embedder, meaning, words } } else { Memory { embedder, ..usual } }
+    if meaning + words > 0.0 {
+        MemoryConfig { embedder, semantic_weight: meaning, lexical_weight: words }
+    } else {
+        MemoryConfig { embedder, ..usual }
+    }
 }
 
 /// A static model in a folder, read when it is first needed.
-struct Folder {
-    folder: PathBuf,
+struct LocalEmbedder {
+    dir: PathBuf,
     model: OnceLock<Option<Model2Vec>>,
 }
 
-impl Folder {
+impl LocalEmbedder {
     fn model(&self) -> Option<&Model2Vec> {
         let load = || {
-            let loaded = Model2Vec::load(&self.folder);
+            let loaded = Model2Vec::load(&self.dir);
             loaded.map_err(|error| remark!("helve: notes are found by their words alone: {error}")).ok()
         };
         self.model.get_or_init(load).as_ref()
@@ -50,7 +54,7 @@ impl Folder {
 }
 
 #[async_trait]
-impl Embedder for Folder {
+impl Embedder for LocalEmbedder {
     fn id(&self) -> &str {
         self.model().map_or("none", Embedder::id)
     }
@@ -61,49 +65,49 @@ impl Embedder for Folder {
         let model = self.model().ok_or_else(|| Error::failed("the embedding model cannot be read"))?;
         model.embed(texts).await
     }
-    fn trust(&self) -> f32 {
-        self.model().map_or(1.0, Embedder::trust)
+    fn sentence_weight(&self) -> f32 {
+        self.model().map_or(1.0, Embedder::sentence_weight)
     }
 }
 
 /// A model that an endpoint runs.
-struct Service {
+struct RemoteEmbedder {
     id: String,
     endpoint: Endpoint,
     key_env: Option<String>,
-    client: OnceLock<Option<Embeddings>>,
+    client: OnceLock<Option<EmbeddingsClient>>,
     /// As long as the first vector that came; 0 before.
     dims: AtomicUsize,
 }
 
-impl Service {
+impl RemoteEmbedder {
     fn new(url: String, model: String, key_env: Option<String>) -> Self {
         let id = format!("{url} {model}");
         Self { id, endpoint: Endpoint::new(url, model), key_env, client: OnceLock::new(), dims: AtomicUsize::new(0) }
     }
 
-    fn client(&self) -> Option<&Embeddings> {
+    fn client(&self) -> Option<&EmbeddingsClient> {
         let make = || {
-            let made = self.make();
+            let made = self.connect();
             made.map_err(|why| remark!("helve: notes are found by their words alone: {why}")).ok()
         };
         self.client.get_or_init(make).as_ref()
     }
 
-    fn make(&self) -> Result<Embeddings, String> {
+    fn connect(&self) -> Result<EmbeddingsClient, String> {
         let mut endpoint = self.endpoint.clone();
         if let Some(variable) = &self.key_env {
             let value = std::env::var(variable).ok().filter(|it| !it.trim().is_empty());
             let value = value
                 .ok_or_else(|| format!("memory.embeddings_key_env names the variable {variable}, which is not set"))?;
-            endpoint.key = Some(Key::new(value, variable));
+            endpoint.key = Some(ApiKey::new(value, variable));
         }
-        Embeddings::new(endpoint).map_err(|error| error.to_string())
+        EmbeddingsClient::new(endpoint).map_err(|error| error.to_string())
     }
 }
 
 #[async_trait]
-impl Embedder for Service {
+impl Embedder for RemoteEmbedder {
     fn id(&self) -> &str {
         &self.id
     }

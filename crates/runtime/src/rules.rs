@@ -1,9 +1,9 @@
 //! The rules of the settings: read, checked against the names of tools, and handed to the gate and to the hosts.
 
-use helve_contract::{Access, Entry, Glob, PathRule, PatternPurpose, RuleScope, name_matches, nearest};
+use helve_contract::{Access, Entry, PathGlob, PathRule, PatternPurpose, RuleScope, closest_names, name_matches};
 use helve_engine::{CLASS_NAMES, Dialect, Rule, RuleClass};
 
-use crate::{config::Settings, fault::Fault};
+use crate::{config::Settings, fault::CliError};
 
 /// The rules of `[approval]`.
 pub struct ApprovalRules {
@@ -17,9 +17,9 @@ pub struct ApprovalRules {
 
 impl ApprovalRules {
     /// Reads the rules. A rule that is malformed, or whose name no tool can have here, is an error.
-    pub fn read(settings: &Settings) -> Result<Self, Fault> {
+    pub fn read(settings: &Settings) -> Result<Self, CliError> {
         let approval = &settings.config.approval;
-        let read = |key: &str, list: &[String]| -> Result<Vec<Rule>, Fault> {
+        let read = |key: &str, list: &[String]| -> Result<Vec<Rule>, CliError> {
             list.iter().map(|text| parse(settings, key, text)).collect()
         };
         Ok(Self {
@@ -37,7 +37,7 @@ impl ApprovalRules {
                 || dialect.external.iter().any(|row| name_matches(rule.tool(), row.name, purpose))
         };
         let restricting = self.ask.iter().chain(&self.deny).filter(|rule| !rule.has_class());
-        restricting.chain(&self.allow).filter(|rule| !is_there(rule)).map(Rule::text).collect()
+        restricting.chain(&self.allow).filter(|rule| !is_there(rule)).map(Rule::source).collect()
     }
 
     /// The rules about paths, as hosts hold to them: for file tools, and by mounts for commands.
@@ -51,8 +51,9 @@ impl ApprovalRules {
 pub fn denied_paths(settings: &Settings) -> impl Iterator<Item = PathRule> {
     let paths = &settings.config.paths;
     let scope = RuleScope { binds_commands: true, ..RuleScope::default() };
-    let rule =
-        move |denies, why: &'static str| move |text: &String| PathRule::new(Glob::new(text), denies, why).scoped(scope);
+    let rule = move |denies, why: &'static str| {
+        move |text: &String| PathRule::new(PathGlob::new(text), denies, why).scoped(scope)
+    };
     let reads = rule(Access::Read, "may not be read here; go on without it, or ask the user");
     let writes = rule(Access::Write, "may not be changed here; ask the user to change it");
     paths.deny_read.iter().map(reads).chain(paths.deny_write.iter().map(writes))
@@ -60,7 +61,7 @@ pub fn denied_paths(settings: &Settings) -> impl Iterator<Item = PathRule> {
 
 /// Refuses rules whose name is that of no tool here. The tools of plugins and modules are known only once these run, so this
 /// is called with them then; [`ApprovalRules::read`] accepts other names where there is one.
-pub fn check_external_names(settings: &Settings, external: &[Entry]) -> Result<(), Fault> {
+pub fn check_external_names(settings: &Settings, external: &[Entry]) -> Result<(), CliError> {
     let approval = &settings.config.approval;
     let lists =
         [("approval.allow", &approval.allow), ("approval.ask", &approval.ask), ("approval.deny", &approval.deny)];
@@ -68,17 +69,17 @@ pub fn check_external_names(settings: &Settings, external: &[Entry]) -> Result<(
         let Ok(rule) = Rule::parse(text) else { continue };
         let is_external = external.iter().any(|it| it.spec.is_covered_by(rule.tool(), PatternPurpose::Restrict));
         if let Some(why) = unknown_name(settings, rule.tool(), false).filter(|_| !is_external) {
-            return Err(Fault::usage(format!("{key}: `{text}`: {why} Fix or remove the rule.")));
+            return Err(CliError::usage(format!("{key}: `{text}`: {why} Fix or remove the rule.")));
         }
     }
     Ok(())
 }
 
-fn parse(settings: &Settings, key: &str, text: &str) -> Result<Rule, Fault> {
-    let rule = Rule::parse(text).map_err(|why| Fault::usage(format!("{key}: `{text}`: {why}")))?;
+fn parse(settings: &Settings, key: &str, text: &str) -> Result<Rule, CliError> {
+    let rule = Rule::parse(text).map_err(|why| CliError::usage(format!("{key}: `{text}`: {why}")))?;
     match unknown_name(settings, rule.tool(), true) {
         None => Ok(rule),
-        Some(why) => Err(Fault::usage(format!("{key}: `{text}`: {why} Fix or remove the rule."))),
+        Some(why) => Err(CliError::usage(format!("{key}: `{text}`: {why} Fix or remove the rule."))),
     }
 }
 
@@ -96,7 +97,7 @@ fn unknown_name(settings: &Settings, name: &str, may_come: bool) -> Option<Strin
             |server: &str| config.mcp.servers.keys().any(|it| name_matches(server, it, PatternPurpose::Restrict));
         let is_pattern = server.contains('*');
         return (!is_pattern && !known(server)).then(|| {
-            let near = nearest(server, config.mcp.servers.keys().map(String::as_str));
+            let near = closest_names(server, config.mcp.servers.keys().map(String::as_str));
             format!("no MCP server `{server}` is configured{}", suggestion(&near))
         });
     }
@@ -119,7 +120,7 @@ fn unknown_name(settings: &Settings, name: &str, may_come: bool) -> Option<Strin
     if names.iter().any(|known| covers(known)) {
         return None;
     }
-    let near = nearest(name, names);
+    let near = closest_names(name, names);
     Some(format!("no tool of any dialect, MCP server or plugin has the name `{name}`{}", suggestion(&near)))
 }
 

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use helve_agent::scheduler::{AgentFire, Deliver, Notify, Scheduler, Settings as Driving, ToOrigin};
-use helve_contract::ports::Scheduling;
+use helve_agent::scheduler::{
+    AgentRunner, ScheduleNotifier, Scheduler, SchedulerConfig as Driving, SessionDelivery, ToOrigin,
+};
+use helve_contract::ports::ScheduleRules;
 
-use crate::{config::Settings, fault::Fault, setup, workshop::Bench};
+use crate::{config::Settings, fault::CliError, setup, workshop::HelveRuntime};
 
 /// The rules for schedules that are made in a conversation, by the settings.
-pub fn rules(settings: &Settings, dialect: Option<&str>) -> Scheduling {
+pub fn rules(settings: &Settings, dialect: Option<&str>) -> ScheduleRules {
     let config = &settings.config.schedule;
-    Scheduling {
+    ScheduleRules {
         timezone: config.timezone.clone(),
         min_interval: config.min_interval_secs.duration(),
-        most: config.max_per_user,
+        max_per_user: config.max_per_user,
         channel: config.channel.clone(),
         dialect: dialect.map(str::to_owned),
         is_driven: false,
@@ -26,32 +28,32 @@ pub fn driving(settings: &Settings) -> Driving {
     Driving {
         max_concurrent: config.max_concurrent,
         max_time: config.max_time_secs.duration(),
-        window: config.window_hours.duration(),
-        keep: config.keep_runs,
-        tell_after: config.tell_after,
-        disable_after: config.disable_after,
+        catch_up_window: config.window_hours.duration(),
+        keep_runs: config.keep_runs,
+        notify_after_failures: config.tell_after,
+        disable_after_failures: config.disable_after,
         ..Driving::default()
     }
 }
 
 /// What drives the schedules of a workshop; its model must have been found.
-pub fn driver(bench: &Arc<Bench>, notify: Arc<dyn Notify>) -> Result<Scheduler, Fault> {
+pub fn driver(bench: &Arc<HelveRuntime>, notify: Arc<dyn ScheduleNotifier>) -> Result<Scheduler, CliError> {
     driver_beside(bench, notify, None)
 }
 
 /// The same, where conversations are open in this process: what is for them is said there.
 pub fn driver_beside(
-    bench: &Arc<Bench>,
-    notify: Arc<dyn Notify>,
-    live: Option<Arc<dyn Deliver>>,
-) -> Result<Scheduler, Fault> {
+    bench: &Arc<HelveRuntime>,
+    notify: Arc<dyn ScheduleNotifier>,
+    live: Option<Arc<dyn SessionDelivery>>,
+) -> Result<Scheduler, CliError> {
     let settings = bench.settings();
-    let mut fire = AgentFire::new(bench.clone());
-    fire.live.clone_from(&live);
+    let mut fire = AgentRunner::new(bench.clone());
+    fire.open_sessions.clone_from(&live);
     fire.mode = settings.config.schedule.mode.map(setup::mode_of);
-    fire.budget.turns = Some(settings.config.schedule.max_turns);
-    fire.budget.cost = Some(settings.config.schedule.max_cost);
+    fire.budget.max_turns = Some(settings.config.schedule.max_turns);
+    fire.budget.max_cost = Some(settings.config.schedule.max_cost);
     let store = bench.store().clone();
     let notify = Arc::new(ToOrigin { store: store.clone(), live, next: notify });
-    Ok(Scheduler::new(store, Arc::new(fire), driving(settings))?.telling(notify))
+    Ok(Scheduler::new(store, Arc::new(fire), driving(settings))?.with_notifier(notify))
 }

@@ -2,21 +2,21 @@
 
 use std::sync::{Arc, Weak};
 
-use helve_agent::model::{Answer, Ask, Ear, Model, ModelError};
+use helve_agent::model::{Model, ModelError, ModelRequest, ModelResponse, StreamSink};
 use helve_contract::async_trait;
 
-use crate::workshop::Bench;
+use crate::workshop::HelveRuntime;
 
 /// A model that follows the setting `model.name` of one session.
 pub(crate) struct SessionModel {
-    bench: Weak<Bench>,
+    bench: Weak<HelveRuntime>,
     session: String,
     /// The model until the setting changes.
     initial: Arc<dyn Model>,
 }
 
 impl SessionModel {
-    pub(crate) fn new(bench: Weak<Bench>, session: &str, initial: Arc<dyn Model>) -> Self {
+    pub(crate) fn new(bench: Weak<HelveRuntime>, session: &str, initial: Arc<dyn Model>) -> Self {
         Self { bench, session: session.to_owned(), initial }
     }
 
@@ -37,15 +37,15 @@ impl Model for SessionModel {
         self.current().name()
     }
 
-    fn window(&self) -> Option<u64> {
-        self.current().window()
+    fn context_window(&self) -> Option<u64> {
+        self.current().context_window()
     }
 
     fn api(&self) -> &'static str {
         self.current().api()
     }
 
-    async fn answer(&self, ask: &Ask<'_>, ear: &Ear<'_>) -> Result<Answer, ModelError> {
-        self.current().answer(ask, ear).await
+    async fn complete(&self, ask: &ModelRequest<'_>, ear: &StreamSink<'_>) -> Result<ModelResponse, ModelError> {
+        self.current().complete(ask, ear).await
     }
 }

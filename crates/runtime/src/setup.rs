@@ -9,13 +9,13 @@ use std::{
 };
 
 use helve_contract::{
-    Access, Call, CancellationToken, Effects, Entry, Glob, PathRule, PathRules, Port, Ports, Reading, Reply, Root,
-    Session, Workspace, ids,
-    ports::{Host, State, Store, Tasks},
+    Access, Call, CancellationToken, Effects, Entry, PathGlob, PathRule, PathRules, PathStyle, Port, Ports, Reply,
+    Root, Session, Workspace, ids,
+    ports::{Host, ProcessStatus, Store, Tasks},
 };
-use helve_engine::{Builder, Dialect, Engine, EventLog, Gate, Mode};
-use helve_mcp::client::Servers;
-use helve_store::{FileBlobs, Sqlite};
+use helve_engine::{Dialect, Engine, EngineBuilder, EventLog, Gate, Mode};
+use helve_mcp::client::McpServers;
+use helve_store::{FileBlobs, SqliteStore};
 use tokio::{
     runtime::{self, Handle, Runtime},
     signal::unix::{SignalKind, signal},
@@ -23,25 +23,25 @@ use tokio::{
 
 use crate::{
     channels,
-    config::{ApprovalMode, EventsTarget, Origin, RootDir, Settings},
-    fault::Fault,
+    config::{ApprovalMode, EventsTarget, RootDir, SettingSource, Settings},
+    fault::CliError,
     guard, modules,
     outside::{self, Wanted},
     plugins, recall, remark,
     rules::{self, ApprovalRules},
-    shell::{self, Folders},
+    shell::{self, SessionDirs},
     state,
 };
 
 /// The run of everything that is called by hand.
-pub(crate) const HAND: &str = "cli";
+pub(crate) const CLI_RUN_ID: &str = "cli";
 /// The file in a run's folder that records its calls.
-const RECORD: &str = "events.ndjson";
+const EVENT_FILE: &str = "events.ndjson";
 /// A record of calls that is larger than this is put aside when a run begins.
-const LARGEST_RECORD: u64 = 64 << 20;
+const MAX_EVENT_FILE_BYTES: u64 = 64 << 20;
 
 /// What is cleared away when the session ends.
-struct Leftovers {
+struct SessionCleanup {
     /// The folder of the tenant.
     dir: PathBuf,
     run: String,
@@ -49,28 +49,28 @@ struct Leftovers {
     /// Whether its folders stay for the next process.
     is_kept: bool,
     /// How long outputs are kept.
-    keep: Duration,
+    spill_retention: Duration,
 }
 
 /// How long the records of servers are kept.
-const RECORDS: Duration = Duration::from_secs(30 * 24 * 3600);
+const EVENT_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-impl Drop for Leftovers {
+impl Drop for SessionCleanup {
     fn drop(&mut self) {
         let [spill, runs] = ["spill", "runs"].map(|it| self.dir.join(it));
         // What is called by hand in a workspace shares its folders, which stay.
         if !self.is_kept {
             _ = fs::remove_dir_all(&self.scratch);
             _ = fs::remove_dir(spill.join(&self.run));
-            let record = runs.join(&self.run).join(RECORD);
+            let record = runs.join(&self.run).join(EVENT_FILE);
             if record.metadata().is_ok_and(|it| it.len() == 0) && fs::remove_file(record).is_ok() {
                 _ = fs::remove_dir(runs.join(&self.run));
             }
         }
         // A day more than promised, for sessions that are still running.
-        sweep(&spill, self.keep + Duration::from_secs(24 * 3600));
-        sweep(&runs, RECORDS);
-        let unused_for = self.keep + Duration::from_secs(24 * 3600);
+        remove_stale_dirs(&spill, self.spill_retention + Duration::from_secs(24 * 3600));
+        remove_stale_dirs(&runs, EVENT_RETENTION);
+        let unused_for = self.spill_retention + Duration::from_secs(24 * 3600);
         // Blobs that cannot be removed now are removed later.
         _ = blobs(&self.dir).remove_now(&HashSet::new(), unused_for);
         remove_former_undo(&self.dir.join("undo"), unused_for);
@@ -81,7 +81,7 @@ impl Drop for Leftovers {
 fn remove_former_undo(folder: &Path, age: Duration) {
     for file in fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()) {
         let name = file.file_name().and_then(|it| it.to_str()).unwrap_or_default();
-        if name.len() == 16 && name.bytes().all(|it| it.is_ascii_hexdigit()) && is_older(&file, age) {
+        if name.len() == 16 && name.bytes().all(|it| it.is_ascii_hexdigit()) && is_older_than(&file, age) {
             _ = fs::remove_file(file);
         }
     }
@@ -90,24 +90,24 @@ fn remove_former_undo(folder: &Path, age: Duration) {
 }
 
 /// Removes the folders of sessions in which nothing has changed for so long.
-fn sweep(folder: &Path, age: Duration) {
+fn remove_stale_dirs(folder: &Path, age: Duration) {
     for session in fs::read_dir(folder).into_iter().flatten().flatten().take(1000).map(|it| it.path()) {
         let files = fs::read_dir(&session).into_iter().flatten().flatten().map(|it| it.path());
-        if !session.ends_with(HAND) && files.chain([session.clone()]).all(|path| is_older(&path, age)) {
+        if !session.ends_with(CLI_RUN_ID) && files.chain([session.clone()]).all(|path| is_older_than(&path, age)) {
             _ = fs::remove_dir_all(session);
         }
     }
 }
 
-fn is_older(path: &Path, age: Duration) -> bool {
+fn is_older_than(path: &Path, age: Duration) -> bool {
     let changed = path.symlink_metadata().and_then(|it| it.modified()).ok();
     changed.and_then(|it| it.elapsed().ok()).is_some_and(|it| it > age)
 }
 
 /// What this program is when another part of it started it: a stage of the sandbox, or a parser.
-pub fn stages() {
-    helve_hosts::inner_stage();
-    helve_web::child_stage();
+pub fn dispatch_helper_process() {
+    helve_hosts::run_helper_if_requested();
+    helve_web::run_parser_if_requested();
     // What this fails to close was open before; `doctor` and the walls do not depend on it.
     _ = helve_hosts::harden();
 }
@@ -118,20 +118,20 @@ pub fn runtime() -> io::Result<Runtime> {
 }
 
 /// Does the work until it is done; the first interrupt cancels it, the second one ends the program.
-pub async fn until_interrupted(cancel: CancellationToken, work: impl Future<Output = Reply>) -> Reply {
+pub async fn run_until_interrupted(cancel: CancellationToken, work: impl Future<Output = Reply>) -> Reply {
     tokio::pin!(work);
     tokio::select! {
         reply = &mut work => return reply,
-        () = asked_to_stop() => cancel.cancel(),
+        () = wait_for_shutdown_signal() => cancel.cancel(),
     }
     tokio::select! {
         reply = &mut work => reply,
-        () = asked_to_stop() => std::process::exit(130),
+        () = wait_for_shutdown_signal() => std::process::exit(130),
     }
 }
 
 /// Waits until somebody wants this program to end.
-pub async fn asked_to_stop() {
+pub async fn wait_for_shutdown_signal() {
     let heard = |kind| async move {
         match signal(kind) {
             Ok(mut signals) => _ = signals.recv().await,
@@ -146,18 +146,18 @@ pub async fn asked_to_stop() {
 }
 
 /// Ends the MCP servers of a session in good order.
-pub async fn end_servers(servers: Option<&Servers>) {
+pub async fn shutdown_servers(servers: Option<&McpServers>) {
     if let Some(servers) = servers {
         servers.stop().await;
     }
 }
 
 /// Ends what the session still runs, and waits until nothing of it is left: no process, and no stand-in of the sandbox.
-pub async fn end_tasks(session: Arc<Session>) {
+pub async fn stop_tasks(session: Arc<Session>) {
     let call = Call::new("end", session);
     let ending = async {
         for task in call.tasks().list(&call).await {
-            if task.state == State::Running {
+            if task.status == ProcessStatus::Running {
                 _ = call.tasks().stop(&call, &task.id).await;
             }
         }
@@ -166,12 +166,12 @@ pub async fn end_tasks(session: Arc<Session>) {
 }
 
 /// An engine that only lists its tools.
-pub fn listing(settings: &Settings, dialect: Dialect) -> Result<Engine, Fault> {
+pub fn listing_engine(settings: &Settings, dialect: Dialect) -> Result<Engine, CliError> {
     finish(chosen(settings, dialect))
 }
 
 /// The state folder, which no workspace may be in.
-pub fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
+pub fn state_folder(settings: &Settings) -> Result<PathBuf, CliError> {
     let (state, note) = state::open(settings)?;
     if let Some(note) = note {
         remark!("helve: {note}");
@@ -180,14 +180,14 @@ pub fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
     for (key, dirs) in [("readable", &sandbox.readable), ("writable", &sandbox.writable)] {
         let mut places = dirs.iter().filter_map(|dir| fs::canonicalize(&**dir).ok());
         if let Some(dir) = places.find(|dir| dir.starts_with(&state)) {
-            return Err(Fault::usage(format!(
+            return Err(CliError::usage(format!(
                 "invalid sandbox.{key} {}: it is inside Helve's state folder, which commands may not use. Remove it",
                 dir.display()
             )));
         }
     }
     if settings.workspace.starts_with(&state) {
-        return Err(Fault::usage(format!(
+        return Err(CliError::usage(format!(
             "the workspace {} is inside Helve's own state folder; choose another with --workspace",
             settings.workspace.display()
         )));
@@ -201,7 +201,7 @@ pub fn keep(settings: &Settings) -> Duration {
 }
 
 /// Where a session works: its folders, its files and its walls.
-pub struct Room {
+pub struct SessionEnv {
     /// Where shortened replies are kept in full.
     pub spill: PathBuf,
     /// Where it may go.
@@ -211,22 +211,22 @@ pub struct Room {
     /// Its commands.
     pub tasks: Arc<dyn Tasks>,
     /// Where it is recorded what the sandbox finds.
-    pub record: modules::Record,
-    _leftovers: Leftovers,
+    pub record: modules::WasmCallLog,
+    _leftovers: SessionCleanup,
 }
 
 /// Which room is wanted.
 pub struct Wish {
     /// The session's id.
-    pub run: String,
+    pub session_id: String,
     /// The folder it works in, where it is not the configured one.
-    pub top: Option<PathBuf>,
+    pub workspace: Option<PathBuf>,
     /// How its model writes paths.
-    pub reading: Reading,
+    pub path_style: PathStyle,
     /// Whether `/tmp` lasts from one command to the next.
-    pub lasting: bool,
+    pub persistent_tmp: bool,
     /// Further folders that it may read.
-    pub reads: Vec<PathBuf>,
+    pub extra_read_dirs: Vec<PathBuf>,
     /// Whether the process ends after one call.
     pub one_call: bool,
     /// Whether its folders stay for the next process: calls by hand are one session.
@@ -253,26 +253,34 @@ pub(crate) fn make_dirs(state: &Path, folder: &Path) -> io::Result<()> {
 }
 
 /// Makes a room by the settings.
-pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault> {
-    let Wish { run, top, reading, lasting, reads, one_call, is_kept } = wish;
+pub fn create_session_env(settings: &Settings, state: &Path, wish: Wish) -> Result<SessionEnv, CliError> {
+    let Wish {
+        session_id: run,
+        workspace: top,
+        path_style: reading,
+        persistent_tmp: lasting,
+        extra_read_dirs: reads,
+        one_call,
+        is_kept,
+    } = wish;
     let dir = state::tenant_dir(settings, state);
     let scratch = scratch(&dir, &run, is_kept);
     let top = shell::far_workspace(settings)?.or(top);
     let spill = dir.join("spill").join(&run);
     make_dirs(state, &spill)?;
-    let mut roots = roots(settings, top.as_deref(), reading, (state, &scratch))?;
-    roots.insert(1, Root::readable(&spill).named("spill"));
+    let mut roots = session_roots(settings, top.as_deref(), reading, (state, &scratch))?;
+    roots.insert(1, Root::readable(&spill).with_name("spill"));
     roots.extend(reads.into_iter().map(Root::readable));
-    let leftovers = Leftovers { dir, run, scratch: scratch.clone(), is_kept, keep: keep(settings) };
+    let leftovers = SessionCleanup { dir, run, scratch: scratch.clone(), is_kept, spill_retention: keep(settings) };
     let own: Vec<_> = roots.iter().filter_map(|root| Some(state.strip_prefix(&root.dir).ok()?.to_owned())).collect();
     if lasting {
         make_dirs(state, &scratch)?;
     }
     let workspace = Workspace::new(roots, rules(settings, &own)?, reading);
-    let record = modules::Record::default();
+    let record = modules::WasmCallLog::default();
     let (host, tasks) = shell::open(
         settings,
-        Folders {
+        SessionDirs {
             scratch: lasting.then_some(scratch),
             output: &spill,
             protected: own.iter().map(|it| it.display().to_string()).filter(|it| !it.is_empty()).collect(),
@@ -281,19 +289,19 @@ pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault
         },
         &workspace,
     )?;
-    Ok(Room { spill, workspace, host, tasks, record, _leftovers: leftovers })
+    Ok(SessionEnv { spill, workspace, host, tasks, record, _leftovers: leftovers })
 }
 
 /// Tools from outside: plugins, modules and MCP servers.
-pub struct Imports {
+pub struct ExternalTools {
     tools: Vec<Entry>,
     /// The MCP servers that are used.
-    pub servers: Option<Servers>,
+    pub servers: Option<McpServers>,
     /// Where the calls of modules are recorded.
-    pub record: modules::Record,
+    pub wasm_log: modules::WasmCallLog,
 }
 
-impl Imports {
+impl ExternalTools {
     /// The tools, for this dialect.
     pub fn entries(&self, dialect: &Dialect) -> Vec<Entry> {
         let mut tools = self.fixed(dialect);
@@ -315,25 +323,25 @@ impl Imports {
     }
 
     /// Keeps the tools of an engine in step with the servers they come from.
-    pub fn follow(&self, engine: &Arc<Engine>, dialect: Dialect, runtime: &Handle) {
+    pub fn watch(&self, engine: &Arc<Engine>, dialect: Dialect, runtime: &Handle) {
         let Some(servers) = self.servers.clone() else { return };
         let fixed = self.fixed(&dialect);
-        outside::follow(engine, dialect, fixed, servers, runtime);
+        outside::watch_tool_changes(engine, dialect, fixed, servers, runtime);
     }
 }
 
 /// Starts what brings tools from outside. Without a room there is nothing to start but modules.
-pub fn imports(
+pub fn start_external_tools(
     settings: &Settings,
     dialect: &Dialect,
     wanted: &Wanted<'_>,
-    (state, room): (&Path, Option<&Room>),
+    (state, room): (&Path, Option<&SessionEnv>),
     runtime: &Runtime,
-) -> Result<Imports, Fault> {
-    let record = modules::Record::default();
+) -> Result<ExternalTools, CliError> {
+    let record = modules::WasmCallLog::default();
     let modules = modules::load(settings, &record);
     let mut are_all_known = modules.len() == settings.config.wasm.len();
-    let Some(room) = room else { return Ok(Imports { tools: modules, servers: None, record }) };
+    let Some(room) = room else { return Ok(ExternalTools { tools: modules, servers: None, wasm_log: record }) };
     let (mut tools, all_started) = plugins::start(settings, &room.workspace, &room.host, runtime);
     are_all_known &= all_started;
     tools.extend(modules);
@@ -342,22 +350,22 @@ pub fn imports(
         rules::check_external_names(settings, &tools)?;
     }
     let servers = outside::start(settings, dialect, wanted, (state, &room.spill), runtime);
-    Ok(Imports { tools, servers, record })
+    Ok(ExternalTools { tools, servers, wasm_log: record })
 }
 
 /// What every session can reach, by the settings. Nothing is opened before it is used.
-pub fn ports(
+pub fn build_ports(
     settings: &Settings,
     state: &Path,
     (host, tasks): (Arc<dyn Host>, Arc<dyn Tasks>),
     files: channels::Files,
 ) -> Ports {
-    let reader = Arc::new(helve_web::Reader::new());
+    let reader = Arc::new(helve_web::DocumentReader::new());
     Ports {
         tasks,
         web: crate::web::open(settings, reader.clone()),
         documents: reader,
-        store: store(settings, state),
+        store: open_store(settings, state),
         blobs: Arc::new(blobs(&state::tenant_dir(settings, state))),
         channels: channels::open(settings, files),
         ..Ports::new(host)
@@ -365,28 +373,30 @@ pub fn ports(
 }
 
 /// Where plans are drafted: files and a shell in memory, for a dialect with tools that need them.
-pub fn draft(settings: &Settings, dialect: &Dialect, session: &Session) -> Option<Arc<Session>> {
-    dialect.needs(Port::Draft).then(|| Arc::new(drafting(settings, session).session(&session.id)))
+pub fn draft_session(settings: &Settings, dialect: &Dialect, session: &Session) -> Option<Arc<Session>> {
+    dialect.needs(Port::Draft).then(|| Arc::new(draft_host(settings, session).session(&session.id)))
 }
 
 /// Files in memory, over those of the session's workspace where the settings say so.
-pub fn drafting(settings: &Settings, session: &Session) -> helve_hosts::memory::Memory {
+pub fn draft_host(settings: &Settings, session: &Session) -> helve_hosts::memory::MemoryHost {
     if settings.config.tools.plan.workspace {
-        helve_hosts::memory::Memory::over(session.ports.host.clone(), session.workspace.clone())
+        helve_hosts::memory::MemoryHost::over_workspace(session.ports.host.clone(), session.workspace.clone())
     } else {
-        helve_hosts::memory::Memory::new()
+        helve_hosts::memory::MemoryHost::new()
     }
 }
 
 /// Where conversations, notes and schedules are kept.
-pub fn store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
-    Arc::new(sqlite(settings, state))
+pub fn open_store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
+    Arc::new(open_sqlite(settings, state))
 }
 
 /// The same, for those who want more of it than a store.
-pub fn sqlite(settings: &Settings, state: &Path) -> Sqlite {
+pub fn open_sqlite(settings: &Settings, state: &Path) -> SqliteStore {
     let file = settings.config.store.file.as_deref().map_or_else(|| state.join("helve.db"), PathBuf::from);
-    let store = Sqlite::at(file).told_by(|text| remark!("helve: {text}")).with_memory(recall::memory(settings));
+    let store = SqliteStore::lazy(file)
+        .with_note_handler(|text| remark!("helve: {text}"))
+        .with_memory(recall::memory_config(settings));
     store.for_tenant(&settings.config.store.tenant)
 }
 
@@ -396,15 +406,15 @@ pub fn blobs(tenant_dir: &Path) -> FileBlobs {
 }
 
 /// An engine in the making with the tools that the settings leave.
-pub fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
+pub fn chosen(settings: &Settings, dialect: Dialect) -> EngineBuilder {
     let role = settings.role(dialect.name).map(str::to_owned);
     let tools = &settings.config.tools;
     let mut without = tools.disable.clone();
     if !tools.shell.enabled {
-        let running = dialect.tools.iter().filter(|entry| entry.spec.effects.has(Effects::EXECUTES));
+        let running = dialect.tools.iter().filter(|entry| entry.spec.effects.contains(Effects::EXECUTES));
         without.extend(running.map(|entry| entry.spec.name.clone()));
     }
-    let mut builder = Engine::builder(dialect).without(without);
+    let mut builder = Engine::builder(dialect).exclude(without);
     if let Some(role) = role {
         builder = builder.role(&role);
     }
@@ -412,32 +422,32 @@ pub fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
 }
 
 /// Builds the engine; what cannot be built is an error of the settings.
-pub fn finish(builder: Builder) -> Result<Engine, Fault> {
-    builder.build().map_err(|error| Fault::usage(error.to_string()))
+pub fn finish(builder: EngineBuilder) -> Result<Engine, CliError> {
+    builder.build().map_err(|error| CliError::usage(error.to_string()))
 }
 
 /// The folders of the session. The workspace comes first; shortened replies can be read in full.
-fn roots(
+fn session_roots(
     settings: &Settings,
     top: Option<&Path>,
-    reading: Reading,
+    reading: PathStyle,
     (state, scratch): (&Path, &Path),
-) -> Result<Vec<Root>, Fault> {
-    let mut first = Root::writable(top.unwrap_or(&settings.workspace)).named("shared");
+) -> Result<Vec<Root>, CliError> {
+    let mut first = Root::writable(top.unwrap_or(&settings.workspace)).with_name("shared");
     if top.is_none() && settings.workspace_as_given != settings.workspace {
         first.also.push(settings.workspace_as_given.clone());
     }
     let mut roots = vec![first];
-    if reading == Reading::Virtual {
+    if reading == PathStyle::Virtual {
         let (tmp, vault) = (scratch, state::tenant_dir(settings, state).join("vault"));
         make_dirs(state, tmp)?;
         make_dirs(state, &vault)?;
-        roots.push(Root::writable(tmp).named("tmp"));
-        roots.push(Root::readable(vault).named("vault"));
+        roots.push(Root::writable(tmp).with_name("tmp"));
+        roots.push(Root::readable(vault).with_name("vault"));
     }
     for RootDir { path, writable } in &settings.config.roots {
         let told =
-            |why: &str| Fault::usage(format!("invalid root {}: {why}. Fix or remove it in `roots`", path.display()));
+            |why: &str| CliError::usage(format!("invalid root {}: {why}. Fix or remove it in `roots`", path.display()));
         let dir = fs::canonicalize(path).map_err(|error| told(&error.to_string()))?;
         if !dir.is_dir() {
             return Err(told("not a folder"));
@@ -445,8 +455,8 @@ fn roots(
         if dir.starts_with(state) {
             return Err(told("it is inside Helve's state folder, which neither tools nor commands may use"));
         }
-        let name = free_name(&roots, &dir);
-        let mut root = if *writable { Root::writable(&dir) } else { Root::readable(&dir) }.named(name);
+        let name = unique_root_name(&roots, &dir);
+        let mut root = if *writable { Root::writable(&dir) } else { Root::readable(&dir) }.with_name(name);
         if dir != *path {
             root.also.push(path.clone());
         }
@@ -456,7 +466,7 @@ fn roots(
 }
 
 /// A name for a further root that no other has.
-fn free_name(roots: &[Root], dir: &Path) -> String {
+fn unique_root_name(roots: &[Root], dir: &Path) -> String {
     let plain = dir.file_name().map_or_else(|| "root".to_owned(), |it| it.to_string_lossy().into_owned());
     let taken = |name: &str| roots.iter().any(|root| root.name.as_deref() == Some(name));
     let mut name = plain.clone();
@@ -469,33 +479,36 @@ fn free_name(roots: &[Root], dir: &Path) -> String {
 }
 
 /// What is refused inside the roots: protected names, what the settings deny, and the state folder.
-fn rules(settings: &Settings, own: &[PathBuf]) -> Result<PathRules, Fault> {
+fn rules(settings: &Settings, own: &[PathBuf]) -> Result<PathRules, CliError> {
     let own = own.iter().map(|inside| {
-        let glob =
-            if inside.as_os_str().is_empty() { Glob::new("*") } else { Glob::new(&format!("/{}", inside.display())) };
+        let glob = if inside.as_os_str().is_empty() {
+            PathGlob::new("*")
+        } else {
+            PathGlob::new(&format!("/{}", inside.display()))
+        };
         PathRule::new(glob, Access::Read, "belongs to Helve itself; leave it alone")
     });
     let approval = ApprovalRules::read(settings)?;
     let denied = rules::denied_paths(settings).chain(approval.path_rules());
-    Ok(PathRules::new(helve_engine::protected().chain(denied).chain(own)))
+    Ok(PathRules::new(helve_engine::protected_path_rules().chain(denied).chain(own)))
 }
 
 /// The mode of a call that is its maker's consent: nothing is asked, unless the command line says so.
-pub fn mode_by_hand(settings: &Settings) -> Mode {
-    let by_flag = matches!(settings.origins("approval.mode").last(), Some(Origin::Flag(_)));
+pub fn command_line_mode(settings: &Settings) -> Mode {
+    let by_flag = matches!(settings.origins("approval.mode").last(), Some(SettingSource::Flag(_)));
     mode(settings).filter(|_| by_flag).unwrap_or(Mode::Open)
 }
 
 /// A gate with the rules of the settings.
-pub fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> {
-    if let Some(names) = shell::names(settings)? {
-        gate = gate.commands(names);
+pub fn apply_rules(settings: &Settings, mut gate: Gate) -> Result<Gate, CliError> {
+    if let Some(names) = shell::program_allowlist(settings)? {
+        gate = gate.program_allowlist(names);
     }
     let ApprovalRules { allow, ask, deny } = ApprovalRules::read(settings)?;
     gate = allow.into_iter().fold(gate, Gate::allow);
     gate = ask.into_iter().fold(gate, Gate::ask);
     gate = deny.into_iter().fold(gate, Gate::deny);
-    Ok(guard::careful(settings, gate))
+    Ok(guard::with_taint_policy(settings, gate))
 }
 
 /// The user whose memory, schedules and conversations are used: `--user`, or the setting, or the one local user.
@@ -521,18 +534,18 @@ pub(crate) fn mode_of(setting: ApprovalMode) -> Mode {
 }
 
 /// Where calls are recorded.
-pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Result<EventLog, Fault> {
+pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Result<EventLog, CliError> {
     match settings.config.events {
         EventsTarget::Off => Ok(EventLog::none()),
         EventsTarget::Stdout if serves => {
-            Err(Fault::usage("events = stdout cannot go with a server on standard output; use --set events=file"))
+            Err(CliError::usage("events = stdout cannot go with a server on standard output; use --set events=file"))
         }
         EventsTarget::Stdout => Ok(EventLog::stdout(run)),
         EventsTarget::File => {
             let folder = state::tenant_dir(settings, state).join("runs").join(run);
             make_dirs(state, &folder)?;
-            let file = folder.join(RECORD);
-            if file.metadata().is_ok_and(|it| it.len() > LARGEST_RECORD) {
+            let file = folder.join(EVENT_FILE);
+            if file.metadata().is_ok_and(|it| it.len() > MAX_EVENT_FILE_BYTES) {
                 fs::rename(&file, folder.join("events.old.ndjson"))?;
             }
             Ok(EventLog::file(&file, run)?)
@@ -541,8 +554,8 @@ pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Res
 }
 
 /// A call that can reach nothing: for trying out what needs no workspace.
-pub fn nowhere() -> Call {
-    let ports = Ports::new(Arc::new(helve_hosts::Local::new()));
-    let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
+pub fn detached_call() -> Call {
+    let ports = Ports::new(Arc::new(helve_hosts::LocalHost::new()));
+    let workspace = Workspace::new([], PathRules::default(), PathStyle::Relative);
     Call::new("doctor", Arc::new(Session::new("doctor", workspace, ports)))
 }

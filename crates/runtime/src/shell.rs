@@ -7,29 +7,32 @@ use std::{
 };
 
 use helve_contract::{
-    PathRules, Reading, Workspace,
+    PathRules, PathStyle, Workspace,
     events::{IntegrityResult, SandboxIntegrity},
-    ports::{Host, Level, NoTasks, Tasks},
+    ports::{Host, NoTasks, SandboxLevel, Tasks},
 };
-use helve_engine::{NameList, PROTECTED, is_homely};
+use helve_engine::{PROTECTED_PATHS, ProgramAllowlist, is_home_only};
 use helve_hosts::{
-    Allowed, Docker, E2bHost, HostSettings, IntegrityListener, IntegrityOutcome, Limits, Local, Net, ProxySocket,
-    Routed, Runner, Sandbox, SandboxSettings, Ssh, SshHost, UnixSockets, Wanted,
+    CommandAllowlist, DockerConfig, E2bHost, HostSettings, IntegrityListener, IntegrityOutcome, LevelPolicy, LocalHost,
+    NetworkPolicy, ProxySocket, ResourceLimits, Sandbox, SandboxConfig, SshConfig, SshHost, SshRoutedHost, TaskRunner,
+    UnixSockets,
 };
 use helve_web::{
-    guard::Guard,
-    proxy::{Gateway, Hosts, listen_privately},
+    guard::AddressGuard,
+    proxy::{HostAllowlist, ProxyGateway, listen_in_private_dir},
 };
 
 use crate::{
-    config::{ConfigPath, HostKind, SandboxLevel, SandboxNetwork, SandboxUnixSockets, Settings, ShellConfig, xdg},
-    fault::Fault,
-    modules::Record,
+    config::{
+        ConfigPath, HostKind, SandboxLevelSetting, SandboxNetwork, SandboxUnixSockets, Settings, ShellConfig, xdg_dir,
+    },
+    fault::CliError,
+    modules::WasmCallLog,
     state,
 };
 
 /// Folders of a session that commands use.
-pub struct Folders<'a> {
+pub struct SessionDirs<'a> {
     /// Their `/tmp`, where it lasts from one to the next.
     pub scratch: Option<PathBuf>,
     /// Where their raw output goes.
@@ -39,19 +42,19 @@ pub struct Folders<'a> {
     /// Whether the process ends after one call, and its commands with it.
     pub one_call: bool,
     /// Where it is recorded what the integrity check of the sandbox finds.
-    pub record: Record,
+    pub record: WasmCallLog,
 }
 
 /// Where programs run, and the keeper of those that do.
 pub type Reach = (Arc<dyn Host>, Arc<dyn Tasks>);
 
 /// The host and its tasks, by the settings. Nothing is tried before the first command.
-pub fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) -> Result<Reach, Fault> {
+pub fn open(settings: &Settings, folders: SessionDirs<'_>, workspace: &Workspace) -> Result<Reach, CliError> {
     let journal = journal(settings);
     if !settings.config.tools.shell.enabled && far_workspace(settings)?.is_none() {
-        let local = Local::new();
+        let local = LocalHost::new();
         let local = match journal {
-            Some(folder) => local.journal(folder),
+            Some(folder) => local.with_journal(folder),
             None => local,
         };
         return Ok((Arc::new(local), Arc::new(NoTasks)));
@@ -60,24 +63,24 @@ pub fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) ->
     if let HostSettings::Local(sandbox) = &mut host {
         sandbox.listener = Some(listener(folders.record));
     }
-    let host = host.open(workspace, journal).map_err(|error| Fault::usage(error.to_string()))?;
+    let host = host.open(workspace, journal).map_err(|error| CliError::usage(error.to_string()))?;
     if !settings.config.tools.shell.enabled {
         return Ok((host, Arc::new(NoTasks)));
     }
-    let host = routed(settings, host)?;
-    let tasks = Runner::new(host.clone(), folders.output);
+    let host = with_remote_commands(settings, host)?;
+    let tasks = TaskRunner::new(host.clone(), folders.output);
     Ok((host, Arc::new(if folders.one_call { tasks.for_one_call() } else { tasks })))
 }
 
 /// This machine's files, and its programs in the sandbox that the settings want: for a far end that serves them.
-pub fn local_host(settings: &Settings) -> Result<Arc<dyn Host>, Fault> {
-    let workspace = Workspace::new([], PathRules::default(), Reading::Absolute);
+pub fn local_host(settings: &Settings) -> Result<Arc<dyn Host>, CliError> {
+    let workspace = Workspace::new([], PathRules::default(), PathStyle::Absolute);
     let local = HostSettings::Local(sandbox(settings, None)?);
-    local.open(&workspace, journal(settings)).map_err(|error| Fault::usage(error.to_string()))
+    local.open(&workspace, journal(settings)).map_err(|error| CliError::usage(error.to_string()))
 }
 
 /// Records what the integrity check after a command found.
-fn listener(record: Record) -> IntegrityListener {
+fn listener(record: WasmCallLog) -> IntegrityListener {
     IntegrityListener(Arc::new(move |event| {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (outcome, to, object) = match &event.outcome {
@@ -90,7 +93,7 @@ fn listener(record: Record) -> IntegrityListener {
 }
 
 /// Does what a killed process could not do after its last command in this workspace. What was found, for the user.
-pub(crate) async fn recover(settings: &Settings) -> Result<Vec<String>, Fault> {
+pub(crate) async fn recover(settings: &Settings) -> Result<Vec<String>, CliError> {
     if !settings.config.tools.shell.enabled || settings.config.host.kind != HostKind::Local {
         return Ok(Vec::new());
     }
@@ -102,7 +105,7 @@ pub(crate) async fn recover(settings: &Settings) -> Result<Vec<String>, Fault> {
     if !was_killed && !wanted.protected.iter().any(|name| is_empty(settings.workspace.join(name))) {
         return Ok(Vec::new());
     }
-    let sandbox = Sandbox::new(wanted).map_err(|error| Fault::usage(error.to_string()))?;
+    let sandbox = Sandbox::new(wanted).map_err(|error| CliError::usage(error.to_string()))?;
     Ok(sandbox.recover(std::slice::from_ref(&settings.workspace)).await)
 }
 
@@ -112,7 +115,7 @@ fn journal(settings: &Settings) -> Option<PathBuf> {
 }
 
 /// The workspace on another machine, where the settings name such a host.
-pub fn far_workspace(settings: &Settings) -> Result<Option<PathBuf>, Fault> {
+pub fn far_workspace(settings: &Settings) -> Result<Option<PathBuf>, CliError> {
     let host = &settings.config.host;
     Ok(match host.kind {
         HostKind::Local | HostKind::Docker => None,
@@ -126,27 +129,27 @@ pub fn host_settings(
     settings: &Settings,
     scratch: Option<PathBuf>,
     protected: Vec<String>,
-) -> Result<HostSettings, Fault> {
+) -> Result<HostSettings, CliError> {
     Ok(match settings.config.host.kind {
         // Its own folders are hidden from commands, so that they need no protection against changes.
         HostKind::Local => HostSettings::Local(sandbox(settings, scratch)?),
-        HostKind::Docker => HostSettings::Docker(container(settings, protected)),
+        HostKind::Docker => HostSettings::Docker(docker_host(settings, protected)),
         HostKind::Ssh => HostSettings::Ssh(ssh_host(settings)?),
         HostKind::E2b => HostSettings::E2b(e2b_host(settings)),
     })
 }
 
 /// The sandbox of this machine, by the settings.
-fn sandbox(settings: &Settings, scratch: Option<PathBuf>) -> Result<SandboxSettings, Fault> {
-    let held = denied(settings);
+fn sandbox(settings: &Settings, scratch: Option<PathBuf>) -> Result<SandboxConfig, CliError> {
+    let held = sandbox_path_rules(settings);
     // A mount stands for one place. What is a pattern lies inside `.git`, and is the file tools' alone to guard.
-    let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
-    let (protected_at_home, plain): (Vec<_>, Vec<_>) = plain.partition(|name| is_homely(name));
+    let plain = PROTECTED_PATHS.iter().filter(|name| is_literal_path(name)).map(|name| (*name).to_owned());
+    let (protected_at_home, plain): (Vec<_>, Vec<_>) = plain.partition(|name| is_home_only(name));
     let protected_anywhere = plain.clone();
     let protected = plain.into_iter().chain(held).collect();
     let quarantine = state::place(settings).map(|folder| folder.join("quarantine"));
     let proxy = proxy(settings)?;
-    Ok(SandboxSettings {
+    Ok(SandboxConfig {
         protected,
         protected_anywhere,
         protected_at_home,
@@ -155,13 +158,13 @@ fn sandbox(settings: &Settings, scratch: Option<PathBuf>) -> Result<SandboxSetti
         vault: state::place(settings).map(|folder| folder.join("vault")),
         scratch,
         proxy,
-        ..wishes(settings)
+        ..sandbox_settings(settings)
     })
 }
 
 /// Helve's own folders and files, which commands never see.
 fn private(settings: &Settings) -> Vec<PathBuf> {
-    let config = xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("helve"));
+    let config = xdg_dir("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("helve"));
     let store = settings.config.store.file.as_deref().map(Path::to_path_buf).into_iter().flat_map(|file| {
         ["", "-wal", "-shm", "-journal"].map(|end| {
             let mut name = file.clone().into_os_string();
@@ -173,12 +176,12 @@ fn private(settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// The machine that is reached over `ssh`, by the settings.
-pub(crate) fn ssh_host(settings: &Settings) -> Result<SshHost, Fault> {
+pub(crate) fn ssh_host(settings: &Settings) -> Result<SshHost, CliError> {
     let ssh = &settings.config.host.ssh;
     let missing = |name: &str| {
-        Fault::usage(format!("not configured: host.ssh.{name} is not set; set it for host.kind = \"ssh\""))
+        CliError::usage(format!("not configured: host.ssh.{name} is not set; set it for host.kind = \"ssh\""))
     };
-    let connection = Ssh {
+    let connection = SshConfig {
         host: ssh.host.clone().ok_or_else(|| missing("host"))?,
         port: Some(ssh.port),
         user: ssh.user.clone(),
@@ -205,41 +208,41 @@ pub(crate) fn e2b_host(settings: &Settings) -> E2bHost {
 }
 
 /// The proxy that commands go out by, where they may reach some hosts.
-fn proxy(settings: &Settings) -> Result<Option<ProxySocket>, Fault> {
+fn proxy(settings: &Settings) -> Result<Option<ProxySocket>, CliError> {
     if settings.config.sandbox.network != SandboxNetwork::Allowlist {
         return Ok(None);
     }
-    let wrong = |why: String| Fault::usage(format!("sandbox.allow_hosts: {why}"));
-    let hosts = Hosts::new(settings.config.sandbox.allow_hosts.clone()).map_err(wrong)?;
-    let gateway = Gateway::new(hosts, Guard::new()).map_err(wrong)?;
-    let listening = listen_privately(gateway)?;
-    Ok(Some(ProxySocket { path: listening.socket().to_owned(), keep: Arc::new(listening) }))
+    let wrong = |why: String| CliError::usage(format!("sandbox.allow_hosts: {why}"));
+    let hosts = HostAllowlist::new(settings.config.sandbox.allow_hosts.clone()).map_err(wrong)?;
+    let gateway = ProxyGateway::new(hosts, AddressGuard::new()).map_err(wrong)?;
+    let listening = listen_in_private_dir(gateway)?;
+    Ok(Some(ProxySocket { path: listening.socket().to_owned(), guard: Arc::new(listening) }))
 }
 
 /// The container that commands run in.
-pub(crate) fn container(settings: &Settings, protected: Vec<String>) -> Docker {
+pub(crate) fn docker_host(settings: &Settings, protected: Vec<String>) -> DockerConfig {
     let docker = settings.config.host.docker.clone();
-    let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
-    Docker {
+    let plain = PROTECTED_PATHS.iter().filter(|name| is_literal_path(name)).map(|name| (*name).to_owned());
+    DockerConfig {
         endpoint: docker.endpoint,
         image: docker.image,
         network: docker.network,
         user: docker.user,
-        protected: plain.chain(protected).chain(denied(settings)).collect(),
+        protected: plain.chain(protected).chain(sandbox_path_rules(settings)).collect(),
         private: private(settings),
-        ..Docker::default()
+        ..DockerConfig::default()
     }
 }
 
 /// The same host, with the listed commands sent to another machine where the settings say so.
-fn routed(settings: &Settings, host: Arc<dyn Host>) -> Result<Arc<dyn Host>, Fault> {
+fn with_remote_commands(settings: &Settings, host: Arc<dyn Host>) -> Result<Arc<dyn Host>, CliError> {
     let commands = &settings.config.host_commands;
     if !commands.enabled {
         return Ok(host);
     }
-    let allowed = Allowed::new(commands.allowed.iter().map(String::as_str))
-        .map_err(|error| Fault::usage(format!("host_commands.allowed: {error}")))?;
-    let ssh = Ssh {
+    let allowed = CommandAllowlist::new(commands.allowed.iter().map(String::as_str))
+        .map_err(|error| CliError::usage(format!("host_commands.allowed: {error}")))?;
+    let ssh = SshConfig {
         host: commands.host.clone(),
         port: Some(commands.port),
         user: commands.user.clone(),
@@ -247,28 +250,28 @@ fn routed(settings: &Settings, host: Arc<dyn Host>) -> Result<Arc<dyn Host>, Fau
         known_hosts: commands.known_hosts.as_deref().map(Path::to_owned),
         program: None,
     };
-    Ok(Arc::new(Routed::new(host, ssh, allowed)))
+    Ok(Arc::new(SshRoutedHost::new(host, ssh, allowed)))
 }
 
 /// What the settings say about the walls.
-fn wishes(settings: &Settings) -> SandboxSettings {
+fn sandbox_settings(settings: &Settings) -> SandboxConfig {
     let config = &settings.config.sandbox;
     let dirs = |list: &[ConfigPath]| list.iter().map(|it| it.to_path_buf()).collect();
-    SandboxSettings {
-        wanted: match config.level {
-            SandboxLevel::Auto => Wanted::Best,
-            SandboxLevel::L3 => Wanted::Exactly(Level::Full),
-            SandboxLevel::L2 => Wanted::Exactly(Level::Nested),
-            SandboxLevel::L1 => Wanted::Exactly(Level::Rules),
-            SandboxLevel::External => Wanted::External,
-            SandboxLevel::None => Wanted::Exactly(Level::None),
+    SandboxConfig {
+        level: match config.level {
+            SandboxLevelSetting::Auto => LevelPolicy::Best,
+            SandboxLevelSetting::L3 => LevelPolicy::Exactly(SandboxLevel::Full),
+            SandboxLevelSetting::L2 => LevelPolicy::Exactly(SandboxLevel::Nested),
+            SandboxLevelSetting::L1 => LevelPolicy::Exactly(SandboxLevel::Rules),
+            SandboxLevelSetting::External => LevelPolicy::External,
+            SandboxLevelSetting::None => LevelPolicy::Exactly(SandboxLevel::None),
         },
         readable: dirs(&config.readable),
         writable: dirs(&config.writable),
         network: match config.network {
-            SandboxNetwork::On => Net::On,
-            SandboxNetwork::Allowlist => Net::Listed,
-            SandboxNetwork::Off => Net::Off,
+            SandboxNetwork::On => NetworkPolicy::On,
+            SandboxNetwork::Allowlist => NetworkPolicy::Allowlist,
+            SandboxNetwork::Off => NetworkPolicy::Off,
         },
         unix_sockets: match config.unix_sockets {
             SandboxUnixSockets::Own => UnixSockets::Own,
@@ -276,36 +279,36 @@ fn wishes(settings: &Settings) -> SandboxSettings {
         },
         limits: limits(settings),
         inherited: settings.config.sandbox.env.clone(),
-        ..SandboxSettings::default()
+        ..SandboxConfig::default()
     }
 }
 
 /// What commands may use. A setting of 0 lifts the limit of memory.
-fn limits(settings: &Settings) -> Limits {
+fn limits(settings: &Settings) -> ResourceLimits {
     match settings.config.sandbox.memory_mb {
-        None => Limits::of_this_machine(),
-        Some(most) => Limits { memory_of_all: (most > 0).then_some(most << 20), ..Limits::default() },
+        None => ResourceLimits::for_this_machine(),
+        Some(most) => ResourceLimits { memory_of_all: (most > 0).then_some(most << 20), ..ResourceLimits::default() },
     }
 }
 
 /// Plain names of `paths.deny_write`: what a command creates there goes to quarantine. The sandbox takes all rules about
 /// files that exist from the workspace.
-fn denied(settings: &Settings) -> Vec<String> {
-    let names = settings.config.paths.deny_write.iter().filter(|text| text.contains('/') && is_plain(text));
+fn sandbox_path_rules(settings: &Settings) -> Vec<String> {
+    let names = settings.config.paths.deny_write.iter().filter(|text| text.contains('/') && is_literal_path(text));
     names.map(|it| it.trim_matches('/').to_owned()).filter(|it| !it.is_empty()).collect()
 }
 
-fn is_plain(name: &str) -> bool {
+fn is_literal_path(name: &str) -> bool {
     !name.contains(['*', '?', '['])
 }
 
 /// The programs that commands may name, where the settings say anything about it.
-pub fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
+pub fn program_allowlist(settings: &Settings) -> Result<Option<ProgramAllowlist>, CliError> {
     let ShellConfig { allow, deny, replace_defaults, allow_operators, .. } = settings.config.tools.shell.clone();
     if allow == ["*"] && deny.is_empty() && allow_operators {
         return Ok(None);
     }
-    let mut names = NameList::new(allow, deny).map_err(|why| Fault::usage(format!("tools.shell: {why}")))?;
+    let mut names = ProgramAllowlist::new(allow, deny).map_err(|why| CliError::usage(format!("tools.shell: {why}")))?;
     if replace_defaults {
         names = names.replacing_defaults();
     }
@@ -315,28 +318,30 @@ pub fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
 /// Something that was found out about the walls.
 pub enum Found {
     /// It works.
-    Good(&'static str, String),
+    Ok(&'static str, String),
     /// It does not, and what to do.
-    Weak(&'static str, String, String),
+    Degraded(&'static str, String, String),
 }
 
 /// Tries the walls, every level of them, by running a program behind each.
-pub fn examine(settings: &Settings) -> Vec<Found> {
+pub fn check_sandbox(settings: &Settings) -> Vec<Found> {
     if !settings.config.tools.shell.enabled {
-        return vec![Found::Good("sandbox", "not needed: tools.shell.enabled is false".to_owned())];
+        return vec![Found::Ok("sandbox", "not needed: tools.shell.enabled is false".to_owned())];
     }
-    let wishes = wishes(settings);
+    let wishes = sandbox_settings(settings);
     let sandbox = match Sandbox::probe(wishes.clone()) {
         Ok(sandbox) => sandbox,
-        Err(error) => return vec![Found::Weak("sandbox", error.to_string(), "mend the sandbox settings".to_owned())],
+        Err(error) => {
+            return vec![Found::Degraded("sandbox", error.to_string(), "mend the sandbox settings".to_owned())];
+        }
     };
     let report = sandbox.report();
     let mut found = vec![match report.level {
-        Some(level) if level >= Level::Rules => {
+        Some(level) if level >= SandboxLevel::Rules => {
             let notes = report.notes.join("; ");
-            Found::Good("sandbox", format!("commands run at {} ({notes})", level.name()))
+            Found::Ok("sandbox", format!("commands run at {} ({notes})", level.name()))
         }
-        Some(level) => Found::Weak(
+        Some(level) => Found::Degraded(
             "sandbox",
             format!(
                 "commands run at {}, without a sandbox of Helve's own: they can read keys, tokens and Helve's own files",
@@ -344,56 +349,58 @@ pub fn examine(settings: &Settings) -> Vec<Found> {
             ),
             "sandbox.level = \"auto\" takes the best walls that work".to_owned(),
         ),
-        None => Found::Weak(
+        None => Found::Degraded(
             "sandbox",
             "no level works here, so commands are refused; file tools work".to_owned(),
             "install bubblewrap, or say with sandbox.level = \"external\" that this machine is the sandbox".to_owned(),
         ),
     }];
-    found.extend([("L3", Level::Full), ("L2", Level::Nested), ("L1", Level::Rules)].map(|(name, level)| {
-        let tried = report.trials.iter().find(|trial| trial.level == level).map(|trial| trial.trouble.clone());
-        match tried.unwrap_or_else(|| trouble(&wishes, level)) {
-            None => Found::Good(name, "works".to_owned()),
-            Some(why) => Found::Weak(name, why.replace('\n', "; "), advice(level).to_owned()),
-        }
-    }));
+    found.extend([("L3", SandboxLevel::Full), ("L2", SandboxLevel::Nested), ("L1", SandboxLevel::Rules)].map(
+        |(name, level)| {
+            let tried = report.probes.iter().find(|trial| trial.level == level).map(|trial| trial.failure.clone());
+            match tried.unwrap_or_else(|| level_problem(&wishes, level)) {
+                None => Found::Ok(name, "works".to_owned()),
+                Some(why) => Found::Degraded(name, why.replace('\n', "; "), level_advice(level).to_owned()),
+            }
+        },
+    ));
     found.push(match &report.bwrap {
-        Some(path) => Found::Good("bwrap", path.clone()),
-        None => Found::Weak(
+        Some(path) => Found::Ok("bwrap", path.clone()),
+        None => Found::Degraded(
             "bwrap",
             "not found in a folder that only root can write".to_owned(),
             "install the package bubblewrap for L3 and L2".to_owned(),
         ),
     });
-    found.extend([landlock(), seccomp(), groups(report.groups)]);
+    found.extend([landlock_check(), seccomp_check(), cgroup_check(report.has_cgroups)]);
     found
 }
 
 /// Why a level does not work here, if it does not.
-fn trouble(wishes: &SandboxSettings, level: Level) -> Option<String> {
-    let sandbox = Sandbox::probe(SandboxSettings { wanted: Wanted::Exactly(level), ..wishes.clone() });
+fn level_problem(wishes: &SandboxConfig, level: SandboxLevel) -> Option<String> {
+    let sandbox = Sandbox::probe(SandboxConfig { level: LevelPolicy::Exactly(level), ..wishes.clone() });
     match sandbox {
-        Ok(sandbox) => sandbox.report().trials.iter().find_map(|trial| trial.trouble.clone()),
+        Ok(sandbox) => sandbox.report().probes.iter().find_map(|trial| trial.failure.clone()),
         Err(error) => Some(error.to_string()),
     }
 }
 
-const fn advice(level: Level) -> &'static str {
+const fn level_advice(level: SandboxLevel) -> &'static str {
     match level {
-        Level::Full => "L3 needs bubblewrap and user namespaces with a /proc of their own",
-        Level::Nested => "L2 needs bubblewrap and user namespaces",
+        SandboxLevel::Full => "L3 needs bubblewrap and user namespaces with a /proc of their own",
+        SandboxLevel::Nested => "L2 needs bubblewrap and user namespaces",
         _ => "L1 needs Landlock and seccomp in the kernel; root gets it only with sandbox.level = \"L1\"",
     }
 }
 
-fn landlock() -> Found {
+fn landlock_check() -> Found {
     let list = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
     match (list.is_empty(), list.split(',').any(|name| name.trim() == "landlock")) {
-        (false, true) => Found::Good("landlock", "on in this kernel".to_owned()),
+        (false, true) => Found::Ok("landlock", "on in this kernel".to_owned()),
         (true, _) => {
-            Found::Good("landlock", "not listed (securityfs is not mounted); see L1 for whether it works".to_owned())
+            Found::Ok("landlock", "not listed (securityfs is not mounted); see L1 for whether it works".to_owned())
         }
-        (false, false) => Found::Weak(
+        (false, false) => Found::Degraded(
             "landlock",
             format!("not among this kernel's security modules ({})", list.trim()),
             "boot with lsm=landlock,… on Linux 5.13 or later".to_owned(),
@@ -401,10 +408,10 @@ fn landlock() -> Found {
     }
 }
 
-fn seccomp() -> Found {
+fn seccomp_check() -> Found {
     match fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
-        Ok(actions) if actions.contains("errno") => Found::Good("seccomp", actions.trim().to_owned()),
-        Ok(_) | Err(_) => Found::Weak(
+        Ok(actions) if actions.contains("errno") => Found::Ok("seccomp", actions.trim().to_owned()),
+        Ok(_) | Err(_) => Found::Degraded(
             "seccomp",
             "filters are not offered by this kernel".to_owned(),
             "a kernel with CONFIG_SECCOMP_FILTER and a mounted /proc have them".to_owned(),
@@ -412,11 +419,11 @@ fn seccomp() -> Found {
     }
 }
 
-fn groups(made: bool) -> Found {
+fn cgroup_check(made: bool) -> Found {
     if made {
-        return Found::Good("cgroups", "limits hold for all processes of a command together".to_owned());
+        return Found::Ok("cgroups", "limits hold for all processes of a command together".to_owned());
     }
-    Found::Weak(
+    Found::Degraded(
         "cgroups",
         "this user cannot make control groups; limits hold for each process alone".to_owned(),
         "run in a delegated scope, such as `systemd-run --user --scope -p Delegate=yes`".to_owned(),

@@ -2,13 +2,13 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use helve_agent::{Agent, Inbox, Need, Seat, Supervisor, Watcher, Workshop as _, prompt};
+use helve_agent::{Agent, AgentListener, Inbox, Registration, SessionFactory as _, SessionSpec, Supervisor, prompt};
 use helve_contract::{
     Error, ids,
-    ports::{SessionRecord, Store, Which},
+    ports::{SessionFilter, SessionRecord, Store},
 };
 
-use crate::{fault::Fault, setup, workshop::Bench};
+use crate::{fault::CliError, setup, workshop::HelveRuntime};
 
 /// Which conversation is wanted.
 #[derive(Clone, Debug, Default)]
@@ -19,19 +19,19 @@ pub enum Wanted {
     /// The last one of this workspace.
     Last,
     /// This one.
-    Of(Box<SessionRecord>),
+    Existing(Box<SessionRecord>),
 }
 
 /// A conversation that is open.
-pub struct Talk {
+pub struct OpenConversation {
     /// The loop.
     pub agent: Agent,
     /// Who keeps the agents that it starts.
     pub supervisor: Arc<Supervisor>,
     /// Its place there: its agents end with it.
-    pub seat: Seat,
+    pub registration: Registration,
     /// Whether it was there before.
-    pub resumed: bool,
+    pub is_resumed: bool,
 }
 
 /// How a conversation is opened.
@@ -46,16 +46,21 @@ pub struct How {
 }
 
 /// Opens a conversation.
-pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher) -> Result<Talk, Fault> {
+pub async fn open(
+    bench: &Arc<HelveRuntime>,
+    wanted: Wanted,
+    how: How,
+    watcher: AgentListener,
+) -> Result<OpenConversation, CliError> {
     let record = match wanted {
         Wanted::New => None,
-        Wanted::Of(record) => Some(*record),
+        Wanted::Existing(record) => Some(*record),
         Wanted::Last => Some(last(bench).await?),
     };
     if let Some(record) = &record {
         let here = bench.settings().workspace.to_string_lossy();
         if record.workspace != here {
-            return Err(Fault::usage(format!(
+            return Err(CliError::usage(format!(
                 "the conversation {} works in {}; go there, or name it with --workspace",
                 record.id, record.workspace
             )));
@@ -64,48 +69,54 @@ pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher
             return Err(Error::SessionHeld(Box::new(holder)).into());
         }
     }
-    let need = Need {
+    let need = SessionSpec {
         id: record.as_ref().map_or_else(ids::new_id, |it| it.id.clone()),
         dialect: record.as_ref().map(|it| it.dialect.clone()).or(how.dialect),
         user: record.as_ref().map(|it| it.user.clone()),
         agent: record.as_ref().map(|it| it.agent.clone()),
-        reads: record.as_ref().and_then(|it| former_spill(bench, it)).into_iter().collect(),
-        ..Need::default()
+        extra_read_dirs: record.as_ref().and_then(|it| former_spill(bench, it)).into_iter().collect(),
+        ..SessionSpec::default()
     };
     let supervisor = bench.supervisor(need.dialect.as_deref().unwrap_or(bench.settings().dialect()));
-    let need = Need { agents: Some(supervisor.clone()), ..need };
-    let (engine, session) = bench.equip(&need)?;
+    let need = SessionSpec { agents: Some(supervisor.clone()), ..need };
+    let (engine, session) = bench.create_session(&need)?;
     let model = bench.session_model(&session.id, bench.model(how.model.as_deref())?);
     let mut agent = Agent::new(engine.clone(), session.clone(), model);
-    agent.system = prompt::system(&engine, &session, "").await;
+    agent.system_prompt = prompt::system_prompt(&engine, &session, "").await;
     if let Some(more) = &bench.settings().config.agent.system {
-        agent.system.push_str("\n\n");
-        agent.system.push_str(more);
+        agent.system_prompt.push_str("\n\n");
+        agent.system_prompt.push_str(more);
     }
     agent.budget = bench.budget();
-    agent.watcher = watcher;
+    agent.listener = watcher;
     let seat = match how.inbox {
-        Some(inbox) => supervisor.seat_with(&mut agent, inbox),
-        None => supervisor.seat(&mut agent),
+        Some(inbox) => supervisor.register_with_inbox(&mut agent, inbox),
+        None => supervisor.register(&mut agent),
     };
-    Ok(Talk { agent, supervisor, seat, resumed: record.is_some() })
+    Ok(OpenConversation { agent, supervisor, registration: seat, is_resumed: record.is_some() })
 }
 
 /// The folder of saved outputs that a session had before sessions had UUIDs. Its messages name files in it.
-fn former_spill(bench: &Bench, record: &SessionRecord) -> Option<PathBuf> {
+fn former_spill(bench: &HelveRuntime, record: &SessionRecord) -> Option<PathBuf> {
     let is_former = |it: &&String| it.len() == 16 && it.bytes().all(|byte| byte.is_ascii_hexdigit());
     let folder = bench.tenant_dir().join("spill").join(record.label.as_ref().filter(is_former)?);
     folder.is_dir().then_some(folder)
 }
 
 /// The last conversation of this workspace.
-async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
+async fn last(bench: &HelveRuntime) -> Result<SessionRecord, CliError> {
     let workspace = bench.settings().workspace.to_string_lossy().into_owned();
     let user = Some(setup::user(bench.settings()));
-    let which = Which { user, top_only: true, workspace: Some(workspace.clone()), most: 1, ..Which::default() };
-    let (found, _) = bench.store().conversations(&which).await?;
+    let which = SessionFilter {
+        user,
+        top_level_only: true,
+        workspace: Some(workspace.clone()),
+        limit: 1,
+        ..SessionFilter::default()
+    };
+    let (found, _) = bench.store().list_sessions(&which).await?;
     found.into_iter().next().ok_or_else(|| {
-        Fault::usage(format!(
+        CliError::usage(format!(
             "there is no conversation in {workspace} to go on with; leave --continue out to begin one"
         ))
     })
@@ -113,24 +124,25 @@ async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
 
 /// The conversation of this user with this id or label, or whose id begins or ends so. Ids begin with the time,
 /// so ends tell better. Those of other users are answered like missing ones.
-pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRecord, Fault> {
-    if let Some(record) = store.conversation(id).await?.filter(|it| it.user == user) {
+pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRecord, CliError> {
+    if let Some(record) = store.get_session(id).await?.filter(|it| it.user == user) {
         return Ok(record);
     }
-    let labelled = Which { user: Some(user.to_owned()), label: Some(id.to_owned()), most: 2, ..Which::default() };
-    match store.conversations(&labelled).await? {
+    let labelled =
+        SessionFilter { user: Some(user.to_owned()), label: Some(id.to_owned()), limit: 2, ..SessionFilter::default() };
+    match store.list_sessions(&labelled).await? {
         (mut found, 1) => return Ok(found.remove(0)),
         (_, 0) => {}
         _ => {
-            return Err(Fault::usage(format!(
+            return Err(CliError::usage(format!(
                 "several conversations have the label `{id}`; name one by its id, which `helve sessions list` shows"
             )));
         }
     }
     let (mut found, mut offset) = (Vec::new(), 0);
     loop {
-        let which = Which { user: Some(user.to_owned()), offset, most: 500, ..Which::default() };
-        let (page, _) = store.conversations(&which).await?;
+        let which = SessionFilter { user: Some(user.to_owned()), offset, limit: 500, ..SessionFilter::default() };
+        let (page, _) = store.list_sessions(&which).await?;
         offset += page.len() as u64;
         let ended = page.is_empty();
         found.extend(page.into_iter().filter(|it| !id.is_empty() && (it.id.starts_with(id) || it.id.ends_with(id))));
@@ -140,8 +152,8 @@ pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRec
     }
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err(Fault::usage(format!("there is no conversation `{id}`; `helve sessions list` shows them"))),
-        _ => Err(Fault::usage(format!(
+        0 => Err(CliError::usage(format!("there is no conversation `{id}`; `helve sessions list` shows them"))),
+        _ => Err(CliError::usage(format!(
             "several conversations begin or end with `{id}`; write more of the id, best its end"
         ))),
     }

@@ -8,26 +8,29 @@ use std::{
 };
 
 use helve_contract::{
-    Access, Error, FileFault, Result, SafePath, Workspace, async_trait,
-    ports::{BlobId, Blobs, Change, Content, Expect, Find, Host, HostLayer, Kind, Noise, Order, Span, Written},
+    Access, Error, FileErrorKind, Result, SafePath, Workspace, async_trait,
+    ports::{
+        BlobId, Blobs, ContentDigest, Expect, FileChange, FileKind, FindQuery, Host, HostLayer, IgnoreOptions,
+        SortOrder, Span, WriteOutcome,
+    },
 };
 use helve_tools::fs::diff::{self, Diff};
 
 /// A file that is larger is not remembered.
 const LARGEST: u64 = 256 << 20;
 /// Content that is larger than this is stored as a blob, and so is everything past the sum.
-const IN_MEMORY: usize = 8 << 20;
-const IN_MEMORY_ALL: usize = 64 << 20;
+const MAX_MEMORY_FILE: usize = 8 << 20;
+const MAX_MEMORY_TOTAL: usize = 64 << 20;
 /// Texts that are larger are not compared.
-const COMPARED: usize = 1 << 20;
+const MAX_DIFF_BYTES: usize = 1 << 20;
 /// How many turns are remembered, and how many files of one.
-const TURNS: usize = 20;
-const FILES: usize = 2000;
+const MAX_TURNS: usize = 20;
+const MAX_FILES: usize = 2000;
 /// How many files are looked at for changes that commands made.
-const LOOKED_AT: usize = 200;
+const MAX_SCANNED_FILES: usize = 200;
 
 /// What the turns changed. Shared by the host that notices and the program that takes back.
-pub struct Memory {
+pub struct UndoLog {
     /// Where large files are kept.
     blobs: Arc<dyn Blobs>,
     inner: Mutex<Inner>,
@@ -37,28 +40,28 @@ pub struct Memory {
 struct Inner {
     turns: Vec<Turn>,
     /// Changes that nobody has shown yet.
-    fresh: Vec<Changed>,
+    unshown: Vec<FileDiff>,
 }
 
 struct Turn {
-    began: SystemTime,
-    files: Vec<Remembered>,
+    started: SystemTime,
+    files: Vec<SavedFile>,
     /// What could not be remembered, and why.
-    lost: Vec<String>,
+    unsaved: Vec<String>,
     in_memory: usize,
 }
 
 impl Turn {
     fn knows(&self, path: &SafePath) -> bool {
-        self.files.iter().any(|file| file.path.on_host() == path.on_host())
+        self.files.iter().any(|file| file.path.host_path() == path.host_path())
     }
 }
 
-struct Remembered {
+struct SavedFile {
     path: SafePath,
     before: Kept,
     /// The content that the turn left; `None`: no file.
-    after: Option<Content>,
+    after: Option<ContentDigest>,
 }
 
 /// What a file was.
@@ -71,25 +74,25 @@ enum Kept {
 
 /// One change, for people.
 #[derive(Clone, Debug)]
-pub struct Changed {
+pub struct FileDiff {
     /// The file, as the model knows it.
-    pub shown: String,
+    pub display_path: String,
     /// What is different.
     pub diff: Diff,
 }
 
 /// What an undo did.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Undone {
+pub struct UndoReport {
     /// Files that are as before.
     pub restored: Vec<String>,
     /// Files that are not, and why.
     pub skipped: Vec<String>,
     /// Files that changed meanwhile, though not through a file tool: commands may have.
-    pub others: Vec<String>,
+    pub changed_elsewhere: Vec<String>,
 }
 
-impl Memory {
+impl UndoLog {
     /// Nothing remembered yet.
     pub fn new(blobs: Arc<dyn Blobs>) -> Arc<Self> {
         Arc::new(Self { blobs, inner: Mutex::default() })
@@ -100,46 +103,47 @@ impl Memory {
     }
 
     /// A turn begins.
-    pub fn begin(&self) {
+    pub fn begin_turn(&self) {
         let mut inner = self.lock();
-        if inner.turns.len() == TURNS {
+        if inner.turns.len() == MAX_TURNS {
             inner.turns.remove(0);
         }
-        inner.turns.push(Turn { began: SystemTime::now(), files: Vec::new(), lost: Vec::new(), in_memory: 0 });
-        inner.fresh.clear();
+        inner.turns.push(Turn { started: SystemTime::now(), files: Vec::new(), unsaved: Vec::new(), in_memory: 0 });
+        inner.unshown.clear();
     }
 
     /// Forgets all turns: another conversation begins.
-    pub fn forget(&self) {
+    pub fn clear(&self) {
         *self.lock() = Inner::default();
     }
 
     /// The changes since this was last asked.
-    pub fn fresh(&self) -> Vec<Changed> {
-        std::mem::take(&mut self.lock().fresh)
+    pub fn take_diffs(&self) -> Vec<FileDiff> {
+        std::mem::take(&mut self.lock().unshown)
     }
 
     /// Takes the last turn's changes of files back, where nothing else has changed the file since. `None`: no turn.
-    pub async fn undo(&self, host: &dyn Host, workspace: &Workspace) -> Option<Undone> {
+    pub async fn undo(&self, host: &dyn Host, workspace: &Workspace) -> Option<UndoReport> {
         let turn = self.lock().turns.pop()?;
-        let mut undone = Undone { skipped: turn.lost.clone(), ..Undone::default() };
+        let mut undone = UndoReport { skipped: turn.unsaved.clone(), ..UndoReport::default() };
         for file in turn.files.iter().rev() {
             match self.restore(host, file).await {
                 Ok(()) => undone.restored.push(file.path.to_string()),
                 Err(Error::File {
-                    fault: FileFault::Changed | FileFault::Exists | FileFault::Missing { .. }, ..
+                    fault: FileErrorKind::Changed | FileErrorKind::Exists | FileErrorKind::Missing { .. },
+                    ..
                 }) => {
                     undone.skipped.push(format!("{}: it was changed after that turn; left as it is", file.path));
                 }
                 Err(error) => undone.skipped.push(format!("{}: {error}", file.path)),
             }
         }
-        undone.others = changed_since(host, workspace, &turn).await;
+        undone.changed_elsewhere = changed_elsewhere(host, workspace, &turn).await;
         Some(undone)
     }
 
     /// Remembers what a file was, once a turn, before it is changed.
-    async fn remember(&self, path: &SafePath, before: std::result::Result<Option<Vec<u8>>, String>) {
+    async fn save_before(&self, path: &SafePath, before: std::result::Result<Option<Vec<u8>>, String>) {
         let before = match before {
             Ok(None) => Ok(Kept::Absent),
             Ok(Some(bytes)) => match self.fits(path, bytes.len()) {
@@ -163,14 +167,14 @@ impl Memory {
     fn fits(&self, path: &SafePath, size: usize) -> Option<bool> {
         let inner = self.lock();
         let turn = inner.turns.last()?;
-        (!turn.knows(path)).then_some(size <= IN_MEMORY && turn.in_memory + size <= IN_MEMORY_ALL)
+        (!turn.knows(path)).then_some(size <= MAX_MEMORY_FILE && turn.in_memory + size <= MAX_MEMORY_TOTAL)
     }
 
     fn insert(&self, path: &SafePath, before: std::result::Result<Kept, String>) {
         let mut inner = self.lock();
         let Some(turn) = inner.turns.last_mut().filter(|turn| !turn.knows(path)) else { return };
-        if turn.files.len() == FILES {
-            turn.lost.push(format!("{path}: more than {FILES} files changed in one turn"));
+        if turn.files.len() == MAX_FILES {
+            turn.unsaved.push(format!("{path}: more than {MAX_FILES} files changed in one turn"));
             return;
         }
         match before {
@@ -178,9 +182,9 @@ impl Memory {
                 if let Kept::Bytes(bytes) = &before {
                     turn.in_memory += bytes.len();
                 }
-                turn.files.push(Remembered { path: path.clone(), before, after: None });
+                turn.files.push(SavedFile { path: path.clone(), before, after: None });
             }
-            Err(why) => turn.lost.push(format!("{path}: {why}")),
+            Err(why) => turn.unsaved.push(format!("{path}: {why}")),
         }
     }
 
@@ -192,13 +196,13 @@ impl Memory {
     }
 
     /// Puts a file back to what it was, if it still is what the turn left.
-    async fn restore(&self, host: &dyn Host, file: &Remembered) -> Result<()> {
-        let path = file.path.beside(file.path.relative(), Access::Write)?;
+    async fn restore(&self, host: &dyn Host, file: &SavedFile) -> Result<()> {
+        let path = file.path.in_same_root(file.path.relative(), Access::Write)?;
         let expect = file.after.map_or(Expect::Absent, Expect::Content);
         let stored;
         let bytes = match &file.before {
             Kept::Absent if file.after.is_none() => return Ok(()),
-            Kept::Absent => return host.change(vec![Change::Remove { path, expect }]).await.map(drop),
+            Kept::Absent => return host.apply_changes(vec![FileChange::Remove { path, expect }]).await.map(drop),
             Kept::Bytes(bytes) => bytes,
             Kept::Blob(id) => {
                 let found = self.blobs.get(id).await?;
@@ -210,54 +214,54 @@ impl Memory {
     }
 
     /// Notes what a change left.
-    fn note(&self, path: &SafePath, after: Option<&[u8]>) {
+    fn record_after(&self, path: &SafePath, after: Option<&[u8]>) {
         let mut inner = self.lock();
-        let Inner { turns, fresh } = &mut *inner;
+        let Inner { turns, unshown: fresh } = &mut *inner;
         let Some(turn) = turns.last_mut() else { return };
-        let Some(file) = turn.files.iter_mut().find(|file| file.path.on_host() == path.on_host()) else { return };
-        file.after = after.map(Content::of);
+        let Some(file) = turn.files.iter_mut().find(|file| file.path.host_path() == path.host_path()) else { return };
+        file.after = after.map(ContentDigest::of);
         if fresh.len() < 50 {
-            fresh.extend(compare(file, after));
+            fresh.extend(diff_file(file, after));
         }
     }
 }
 
 /// The change as a diff, where both sides are text of a bearable size.
-fn compare(file: &Remembered, after: Option<&[u8]>) -> Option<Changed> {
+fn diff_file(file: &SavedFile, after: Option<&[u8]>) -> Option<FileDiff> {
     let before: &[u8] = match &file.before {
         Kept::Absent => &[],
         Kept::Bytes(bytes) => bytes,
         Kept::Blob(_) => return None,
     };
     let after = after.unwrap_or_default();
-    if before.len() > COMPARED || after.len() > COMPARED {
+    if before.len() > MAX_DIFF_BYTES || after.len() > MAX_DIFF_BYTES {
         return None;
     }
-    let diff = diff::between(std::str::from_utf8(before).ok()?, std::str::from_utf8(after).ok()?);
-    Some(Changed { shown: file.path.to_string(), diff })
+    let diff = diff::diff(std::str::from_utf8(before).ok()?, std::str::from_utf8(after).ok()?);
+    Some(FileDiff { display_path: file.path.to_string(), diff })
 }
 
 /// The newest files of the workspace that changed during a turn and are not its own.
-async fn changed_since(host: &dyn Host, workspace: &Workspace, turn: &Turn) -> Vec<String> {
-    let Ok(top) = workspace.top(Access::Read) else { return Vec::new() };
-    let noise = Noise { ignored: false, hidden: false };
-    let find = Find {
+async fn changed_elsewhere(host: &dyn Host, workspace: &Workspace, turn: &Turn) -> Vec<String> {
+    let Ok(top) = workspace.primary_root(Access::Read) else { return Vec::new() };
+    let noise = IgnoreOptions { ignored: false, hidden: false };
+    let find = FindQuery {
         pattern: None,
         whole_path: false,
-        kind: Some(Kind::File),
+        kind: Some(FileKind::File),
         noise,
-        order: Order::Newest,
-        limit: LOOKED_AT,
+        order: SortOrder::Newest,
+        limit: MAX_SCANNED_FILES,
     };
     let Ok(found) = host.find(&top, &find).await else { return Vec::new() };
     let mut changed = Vec::new();
     for file in found.files {
-        let Ok(path) = top.beside(&file.path, Access::Read) else { continue };
+        let Ok(path) = top.in_same_root(&file.path, Access::Read) else { continue };
         let modified = host.stat(&path).await.ok().and_then(|it| it.modified);
-        if modified.is_none_or(|it| it < turn.began) {
+        if modified.is_none_or(|it| it < turn.started) {
             break;
         }
-        if !turn.files.iter().any(|known| known.path.on_host() == path.on_host()) {
+        if !turn.files.iter().any(|known| known.path.host_path() == path.host_path()) {
             changed.push(path.to_string());
         }
     }
@@ -265,38 +269,44 @@ async fn changed_since(host: &dyn Host, workspace: &Workspace, turn: &Turn) -> V
 }
 
 /// A host that remembers what its files were.
-pub struct Remembering {
+pub struct UndoHost {
     inner: Arc<dyn Host>,
-    memory: Arc<Memory>,
+    memory: Arc<UndoLog>,
 }
 
-impl Remembering {
+impl UndoHost {
     /// The same host, with a memory.
-    pub fn new(inner: Arc<dyn Host>, memory: Arc<Memory>) -> Self {
+    pub fn new(inner: Arc<dyn Host>, memory: Arc<UndoLog>) -> Self {
         Self { inner, memory }
     }
 
     /// Remembers what is there now.
-    async fn look(&self, path: &SafePath) {
+    async fn save_file(&self, path: &SafePath) {
         let before = match self.inner.read(path, Span::first(LARGEST + 1)).await {
             Ok(chunk) if chunk.size > LARGEST => Err(format!("it had {} bytes, more than is remembered", chunk.size)),
             Ok(chunk) => Ok(Some(chunk.bytes)),
-            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => Ok(None),
+            Err(Error::File { fault: FileErrorKind::Missing { .. }, .. }) => Ok(None),
             Err(error) => Err(error.to_string()),
         };
-        self.memory.remember(path, before).await;
+        self.memory.save_before(path, before).await;
     }
 
     /// Remembers a folder that is about to go, file by file.
-    async fn look_beneath(&self, path: &SafePath) -> Vec<SafePath> {
-        let noise = Noise { ignored: true, hidden: true };
-        let find =
-            Find { pattern: None, whole_path: false, kind: Some(Kind::File), noise, order: Order::Path, limit: FILES };
+    async fn save_dir(&self, path: &SafePath) -> Vec<SafePath> {
+        let noise = IgnoreOptions { ignored: true, hidden: true };
+        let find = FindQuery {
+            pattern: None,
+            whole_path: false,
+            kind: Some(FileKind::File),
+            noise,
+            order: SortOrder::Path,
+            limit: MAX_FILES,
+        };
         let found = self.inner.find(path, &find).await.unwrap_or_default();
         let mut files = Vec::new();
         for file in found.files {
-            if let Ok(file) = path.beside(file.path, Access::Read) {
-                self.look(&file).await;
+            if let Ok(file) = path.in_same_root(file.path, Access::Read) {
+                self.save_file(&file).await;
                 files.push(file);
             }
         }
@@ -305,43 +315,43 @@ impl Remembering {
 }
 
 #[async_trait]
-impl HostLayer for Remembering {
+impl HostLayer for UndoHost {
     fn inner(&self) -> &dyn Host {
         &*self.inner
     }
-    async fn layered_write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
-        self.look(path).await;
+    async fn layered_write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome> {
+        self.save_file(path).await;
         let written = self.inner.write(path, bytes, expect).await?;
-        self.memory.note(path, Some(bytes));
+        self.memory.record_after(path, Some(bytes));
         Ok(written)
     }
-    async fn layered_change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
+    async fn layered_change(&self, changes: Vec<FileChange>) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for change in &changes {
             let (path, after) = match change {
-                Change::Write { path, bytes, .. } => (path, Some(bytes.clone())),
-                Change::Remove { path, .. } => (path, None),
+                FileChange::Write { path, bytes, .. } => (path, Some(bytes.clone())),
+                FileChange::Remove { path, .. } => (path, None),
             };
-            self.look(path).await;
+            self.save_file(path).await;
             notes.push((path.clone(), after));
         }
-        let remarks = self.inner.change(changes).await?;
+        let remarks = self.inner.apply_changes(changes).await?;
         for (path, after) in notes {
-            self.memory.note(&path, after.as_deref());
+            self.memory.record_after(&path, after.as_deref());
         }
         Ok(remarks)
     }
-    async fn layered_remove(&self, path: &SafePath) -> Result<Kind> {
+    async fn layered_remove(&self, path: &SafePath) -> Result<FileKind> {
         let files = match self.inner.stat(path).await {
-            Ok(stat) if stat.kind == Kind::Folder => self.look_beneath(path).await,
+            Ok(stat) if stat.kind == FileKind::Folder => self.save_dir(path).await,
             _ => {
-                self.look(path).await;
+                self.save_file(path).await;
                 vec![path.clone()]
             }
         };
         let kind = self.inner.remove(path).await?;
         for file in files {
-            self.memory.note(&file, None);
+            self.memory.record_after(&file, None);
         }
         Ok(kind)
     }
@@ -351,8 +361,8 @@ impl HostLayer for Remembering {
 mod tests {
     use std::{collections::HashSet, fs, path::PathBuf, time::Duration};
 
-    use helve_contract::{PathRules, Reading, Root};
-    use helve_hosts::Local;
+    use helve_contract::{PathRules, PathStyle, Root};
+    use helve_hosts::LocalHost;
     use helve_store::FileBlobs;
 
     use super::*;
@@ -360,8 +370,8 @@ mod tests {
     struct Desk {
         top: PathBuf,
         workspace: Workspace,
-        memory: Arc<Memory>,
-        host: Remembering,
+        memory: Arc<UndoLog>,
+        host: UndoHost,
     }
 
     impl Desk {
@@ -369,9 +379,9 @@ mod tests {
             let top = tempfile::tempdir().unwrap().keep().canonicalize().unwrap();
             let work = top.join("work");
             fs::create_dir(&work).unwrap();
-            let workspace = Workspace::new([Root::writable(&work)], PathRules::default(), Reading::Relative);
-            let memory = Memory::new(Arc::new(FileBlobs::at(&top.join("blobs"))));
-            let host = Remembering::new(Arc::new(Local::new()), memory.clone());
+            let workspace = Workspace::new([Root::writable(&work)], PathRules::default(), PathStyle::Relative);
+            let memory = UndoLog::new(Arc::new(FileBlobs::at(&top.join("blobs"))));
+            let host = UndoHost::new(Arc::new(LocalHost::new()), memory.clone());
             Self { top, workspace, memory, host }
         }
 
@@ -410,12 +420,13 @@ mod tests {
         desk.put("edited", "one\n");
         desk.put("folder/gone", "deep\n");
         wait(async {
-            desk.memory.begin();
+            desk.memory.begin_turn();
             desk.write("edited", "two\n").await;
             desk.write("edited", "three\n").await;
             desk.write("made", "new\n").await;
             desk.host.remove(&desk.path("folder")).await.unwrap();
-            let fresh: Vec<_> = desk.memory.fresh().iter().map(|it| (it.shown.clone(), it.diff.added)).collect();
+            let fresh: Vec<_> =
+                desk.memory.take_diffs().iter().map(|it| (it.display_path.clone(), it.diff.added)).collect();
             assert_eq!(fresh.len(), 4, "{fresh:?}");
             let undone = desk.memory.undo(&desk.host, &desk.workspace).await.unwrap();
             assert_eq!((undone.restored.len(), undone.skipped.len()), (3, 0), "{undone:?}");
@@ -431,14 +442,14 @@ mod tests {
         let desk = Desk::new();
         desk.put("a", "one\n");
         wait(async {
-            desk.memory.begin();
+            desk.memory.begin_turn();
             desk.write("a", "two\n").await;
             desk.put("a", "mine\n");
             desk.put("by-a-command", "x");
             let undone = desk.memory.undo(&desk.host, &desk.workspace).await.unwrap();
             assert_eq!(undone.restored, Vec::<String>::new());
             assert_eq!(undone.skipped, ["a: it was changed after that turn; left as it is"]);
-            assert_eq!(undone.others, ["by-a-command"]);
+            assert_eq!(undone.changed_elsewhere, ["by-a-command"]);
         });
         assert_eq!(desk.get("a").as_deref(), Some("mine\n"));
     }
@@ -447,10 +458,10 @@ mod tests {
     fn large_files_are_stored_as_blobs() {
         let desk = Desk::new();
         let blobs = FileBlobs::at(&desk.top.join("blobs"));
-        let large = "x".repeat(IN_MEMORY + 1);
+        let large = "x".repeat(MAX_MEMORY_FILE + 1);
         desk.put("large", &large);
         wait(async {
-            desk.memory.begin();
+            desk.memory.begin_turn();
             desk.write("large", "small").await;
             assert!(blobs.has(&BlobId::of(large.as_bytes())).await.unwrap());
             let undone = desk.memory.undo(&desk.host, &desk.workspace).await.unwrap();
@@ -463,14 +474,14 @@ mod tests {
     fn a_blob_that_is_gone_or_damaged_changes_no_file() {
         let desk = Desk::new();
         let blobs = FileBlobs::at(&desk.top.join("blobs"));
-        desk.put("gone", &"x".repeat(IN_MEMORY + 1));
-        desk.put("damaged", &"y".repeat(IN_MEMORY + 1));
+        desk.put("gone", &"x".repeat(MAX_MEMORY_FILE + 1));
+        desk.put("damaged", &"y".repeat(MAX_MEMORY_FILE + 1));
         wait(async {
-            desk.memory.begin();
+            desk.memory.begin_turn();
             desk.write("gone", "small").await;
             assert_eq!(blobs.remove_unreferenced(&HashSet::new(), Duration::ZERO).await.unwrap(), 1);
             desk.write("damaged", "small").await;
-            let id = BlobId::of("y".repeat(IN_MEMORY + 1).as_bytes());
+            let id = BlobId::of("y".repeat(MAX_MEMORY_FILE + 1).as_bytes());
             fs::write(desk.top.join("blobs/default").join(id.to_string()), "z").unwrap();
             let undone = desk.memory.undo(&desk.host, &desk.workspace).await.unwrap();
             assert_eq!(undone.restored, Vec::<String>::new());

@@ -11,8 +11,8 @@ use std::{
 };
 
 use helve_agent::{
-    Budget, Need, Supervisor, Wake, Workshop,
-    model::{self, Endpoint, Found, Key, Model, OpenAi, Prices, Wanted},
+    Budget, SessionFactory, SessionSpec, Supervisor, Wake,
+    model::{self, ApiKey, DiscoveredModel, Endpoint, Model, ModelConfig, OpenAi, Prices},
 };
 use helve_contract::{
     Error, Result, Session,
@@ -21,69 +21,69 @@ use helve_contract::{
     ports::{Agents, Jobs, NoAgents, Store, User},
 };
 use helve_engine::{Approver, Dialect, Engine, Mode, ModeSwitch};
-use helve_mcp::client::Servers;
-use helve_store::Heard;
+use helve_mcp::client::McpServers;
+use helve_store::MessageListener;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::{
     config::{Seconds, Settings},
     crew,
-    fault::Fault,
+    fault::CliError,
     knobs::SessionKnobs,
     outside::Wanted as External,
     remark,
     session::{OpenSession, SessionBuilder},
     session_model::SessionModel,
-    setup::{self, Imports, Room, Wish},
+    setup::{self, ExternalTools, SessionEnv, Wish},
     shell, state,
-    undo::Memory,
+    undo::UndoLog,
 };
 
 /// Everything that the conversations of one program share.
-pub struct Bench {
+pub struct HelveRuntime {
     settings: Settings,
     state: PathBuf,
     /// The same object, for what it starts and does not keep alive.
     me: Weak<Self>,
-    pub(crate) imports: Imports,
+    pub(crate) imports: ExternalTools,
     /// The room in which plugins work, where there are any.
-    _yard: Option<Room>,
+    _plugin_env: Option<SessionEnv>,
     /// Where tasks of the program run.
     pub(crate) tasks: Handle,
     store: Arc<dyn Store>,
     jobs: Arc<dyn Jobs>,
-    person: OnceLock<Somebody>,
-    pub(crate) ear: OnceLock<Ear>,
+    user_interface: OnceLock<UserInterface>,
+    pub(crate) event_listener: OnceLock<EventListener>,
     /// Opens conversations that get a message from another one, where this program can.
     waker: OnceLock<Arc<dyn Wake>>,
     /// Whether this program runs schedules when they are due.
     drives_schedules: AtomicBool,
     /// Who hears what is said; the store was made before anybody listened.
-    overheard: Arc<OnceLock<Heard>>,
+    message_listener: Arc<OnceLock<MessageListener>>,
     /// One for each dialect, made when it is first needed.
     supervisors: Mutex<BTreeMap<String, Arc<Supervisor>>>,
     mode: ModeSwitch,
     knobs: Arc<SessionKnobs>,
     /// Whether the process ends after one call.
     one_call: bool,
-    memory: Arc<Memory>,
-    made: Mutex<HashMap<String, Made>>,
+    undo_log: Arc<UndoLog>,
+    tracked_sessions: Mutex<HashMap<String, Made>>,
     /// Whose they are, oldest first. They are cleared away when the program ends, or when there are many and nobody is
     /// in them any more: a conversation may be opened twice.
-    rooms: Mutex<Vec<(Weak<Session>, Room)>>,
+    session_envs: Mutex<Vec<(Weak<Session>, SessionEnv)>>,
     endpoint: OnceLock<Endpoint>,
     models: Mutex<BTreeMap<String, Arc<dyn Model>>>,
 }
 
 /// Whom the conversations are with.
 #[derive(Clone)]
-pub struct Somebody {
+pub struct UserInterface {
     /// Who answers questions.
     pub user: Arc<dyn User>,
     /// Who allows a call; `None`: what would be asked is denied.
     pub approver: Option<Arc<dyn Approver>>,
     /// Which conversations reach him.
-    pub reach: Reach,
+    pub scope: Reach,
 }
 
 /// Which conversations reach somebody.
@@ -91,18 +91,18 @@ pub struct Somebody {
 pub enum Reach {
     /// The one that he sits at: what works alone does so without him, and all that is open shares his mode.
     #[default]
-    Seated,
+    Foreground,
     /// All, also what works alone, such as a schedule. Each has the mode of its dialect, or the configured one.
-    Everywhere,
+    AllSessions,
 }
 
 /// Hears of every call, and in which dialect it is.
-pub type Ear = Arc<dyn Fn(&str, &EventRecord) + Send + Sync>;
+pub type EventListener = Arc<dyn Fn(&str, &EventRecord) + Send + Sync>;
 
 /// How many rooms stay as they were left.
-const ROOMS: usize = 64;
+const MAX_IDLE_ENVS: usize = 64;
 /// How many models are kept at hand.
-const MODELS: usize = 64;
+const MAX_CACHED_MODELS: usize = 64;
 
 /// What was made for a conversation, as long as the program runs.
 struct Made {
@@ -110,13 +110,13 @@ struct Made {
     session: Weak<Session>,
     spill: PathBuf,
     /// Whether it works by itself, or what started it does.
-    alone: bool,
+    unattended: bool,
 }
 
-impl Bench {
+impl HelveRuntime {
     /// A workshop by the settings. Plugins and MCP servers are started here, once.
-    pub fn new(settings: Settings, dialect: &Dialect, runtime: &Runtime) -> Result<Arc<Self>, Fault> {
-        Self::with_external(settings, dialect, &External::Lasting, runtime)
+    pub fn new(settings: Settings, dialect: &Dialect, runtime: &Runtime) -> Result<Arc<Self>, CliError> {
+        Self::with_external(settings, dialect, &External::Persistent, runtime)
     }
 
     /// The same, with a choice of the MCP servers that are started.
@@ -125,32 +125,32 @@ impl Bench {
         dialect: &Dialect,
         external: &External<'_>,
         runtime: &Runtime,
-    ) -> Result<Arc<Self>, Fault> {
+    ) -> Result<Arc<Self>, CliError> {
         let state = setup::state_folder(&settings)?;
         setup::make_dirs(&state, &state::tenant_dir(&settings, &state))?;
         let yard = if !settings.config.has_programs() {
             None
         } else {
             let wish = Wish {
-                run: ids::new_id(),
-                top: None,
-                reading: dialect.reading,
-                lasting: false,
-                reads: Vec::new(),
+                session_id: ids::new_id(),
+                workspace: None,
+                path_style: dialect.path_style,
+                persistent_tmp: false,
+                extra_read_dirs: Vec::new(),
                 one_call: false,
                 is_kept: false,
             };
-            Some(setup::room(&settings, &state, wish)?)
+            Some(setup::create_session_env(&settings, &state, wish)?)
         };
         for note in runtime.block_on(shell::recover(&settings))? {
             remark!("helve: {note}");
         }
-        let imports = setup::imports(&settings, dialect, external, (&state, yard.as_ref()), runtime)?;
+        let imports = setup::start_external_tools(&settings, dialect, external, (&state, yard.as_ref()), runtime)?;
         let mode = setup::mode(&settings).unwrap_or(dialect.mode);
-        let one_call = matches!(external, External::For(_));
-        let overheard: Arc<OnceLock<Heard>> = Arc::default();
+        let one_call = matches!(external, External::WithTool(_));
+        let overheard: Arc<OnceLock<MessageListener>> = Arc::default();
         let listener = overheard.clone();
-        let store = setup::sqlite(&settings, &state).heard_by(Arc::new(move |session, messages| {
+        let store = setup::open_sqlite(&settings, &state).with_listener(Arc::new(move |session, messages| {
             if let Some(heard) = listener.get() {
                 heard(session, messages);
             }
@@ -159,21 +159,21 @@ impl Bench {
             me: me.clone(),
             jobs: Arc::new(store.clone()),
             store: Arc::new(store),
-            overheard,
-            memory: Memory::new(Arc::new(setup::blobs(&state::tenant_dir(&settings, &state)))),
+            message_listener: overheard,
+            undo_log: UndoLog::new(Arc::new(setup::blobs(&state::tenant_dir(&settings, &state)))),
             mode: ModeSwitch::new(mode),
             knobs: Arc::new(SessionKnobs::new(&settings, unused_model(me.clone(), one_call))),
             one_call,
             imports,
-            _yard: yard,
+            _plugin_env: yard,
             tasks: runtime.handle().clone(),
-            person: OnceLock::new(),
-            ear: OnceLock::new(),
+            user_interface: OnceLock::new(),
+            event_listener: OnceLock::new(),
             waker: OnceLock::new(),
             drives_schedules: AtomicBool::new(false),
             supervisors: Mutex::default(),
-            made: Mutex::default(),
-            rooms: Mutex::default(),
+            tracked_sessions: Mutex::default(),
+            session_envs: Mutex::default(),
             endpoint: OnceLock::new(),
             models: Mutex::default(),
             state,
@@ -210,21 +210,21 @@ impl Bench {
     }
 
     /// A session in the making.
-    pub fn session(&self, need: Need) -> SessionBuilder<'_> {
+    pub fn session(&self, need: SessionSpec) -> SessionBuilder<'_> {
         SessionBuilder::new(self, need)
     }
 
     /// The keeper of agents for sessions in this dialect.
     pub fn supervisor(&self, dialect: &str) -> Arc<Supervisor> {
         let mut all = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(dialect.to_owned()).or_insert_with(|| crew::hire(self, self.me.clone(), dialect)).clone()
+        all.entry(dialect.to_owned()).or_insert_with(|| crew::create_supervisor(self, self.me.clone(), dialect)).clone()
     }
 
     /// Ends the agents that a session started, and waits for their end.
     pub async fn end_agents(&self, session: &Session) {
         let all: Vec<_> = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for supervisor in all {
-            supervisor.end(&session.id).await;
+            supervisor.stop_all(&session.id).await;
         }
     }
 
@@ -243,7 +243,7 @@ impl Bench {
     }
 
     /// The state folder.
-    pub fn state(&self) -> &Path {
+    pub fn state_dir(&self) -> &Path {
         &self.state
     }
 
@@ -268,28 +268,28 @@ impl Bench {
     }
 
     /// What the turns changed in files.
-    pub fn memory(&self) -> &Arc<Memory> {
-        &self.memory
+    pub fn undo_log(&self) -> &Arc<UndoLog> {
+        &self.undo_log
     }
 
     /// The MCP servers in use.
-    pub fn servers(&self) -> Option<&Servers> {
+    pub fn servers(&self) -> Option<&McpServers> {
         self.imports.servers.as_ref()
     }
 
     /// Says whom the conversations are with; before that, nobody can be asked.
-    pub fn meet(&self, somebody: Somebody) {
-        _ = self.person.set(somebody);
+    pub fn set_user_interface(&self, somebody: UserInterface) {
+        _ = self.user_interface.set(somebody);
     }
 
     /// Says who hears of the calls of conversations that are opened from now on.
-    pub fn listen(&self, ear: Ear) {
-        _ = self.ear.set(ear);
+    pub fn set_event_listener(&self, ear: EventListener) {
+        _ = self.event_listener.set(ear);
     }
 
     /// Says who hears what is said in every conversation, from now on.
-    pub fn overhear(&self, heard: Heard) {
-        _ = self.overheard.set(heard);
+    pub fn set_message_listener(&self, heard: MessageListener) {
+        _ = self.message_listener.set(heard);
     }
 
     /// Says what opens conversations that get a message from another one.
@@ -316,19 +316,19 @@ impl Bench {
     pub fn budget(&self) -> Budget {
         let agent = &self.settings.config.agent;
         Budget {
-            turns: Some(agent.max_turns),
-            tokens: agent.max_tokens,
-            cost: agent.max_cost,
-            time: agent.max_time_secs.map(Seconds::duration),
+            max_turns: Some(agent.max_turns),
+            max_tokens: agent.max_tokens,
+            max_cost: agent.max_cost,
+            max_time: agent.max_time_secs.map(Seconds::duration),
         }
     }
 
     /// Finds out who answers: by the settings, by a well-known key, or by a server on this machine. In words, who.
-    pub async fn find_model(&self, name: Option<String>) -> Result<String, Fault> {
+    pub async fn resolve_model(&self, name: Option<String>) -> Result<String, CliError> {
         let mut wanted = self.wanted_model()?;
         wanted.model = name.or(wanted.model);
-        let Found { endpoint, from } =
-            model::find(&variable, &wanted).await.map_err(|error| Fault::failed(error.to_string()))?;
+        let DiscoveredModel { endpoint, source: from } =
+            model::discover(&variable, &wanted).await.map_err(|error| CliError::failed(error.to_string()))?;
         let told = format!("{} ({from})", endpoint.model);
         self.knobs.base().found_model(&endpoint.model);
         _ = self.endpoint.set(endpoint);
@@ -338,7 +338,7 @@ impl Bench {
     /// Finds the model unless it is found already.
     pub async fn ensure_model(&self) -> Result<()> {
         if self.endpoint.get().is_none() {
-            self.find_model(None).await.map_err(|fault| Error::failed(fault.to_string()))?;
+            self.resolve_model(None).await.map_err(|fault| Error::failed(fault.to_string()))?;
         }
         Ok(())
     }
@@ -360,16 +360,16 @@ impl Bench {
     }
 
     /// What the settings say about the model.
-    fn wanted_model(&self) -> Result<Wanted, Fault> {
+    fn wanted_model(&self) -> Result<ModelConfig, CliError> {
         let model = &self.settings.config.model;
         let key = match model.key_env.clone() {
             None => None,
             Some(name) => {
                 let value = variable(&name).filter(|it| !it.trim().is_empty());
                 let value = value.ok_or_else(|| {
-                    Fault::usage(format!("model.key_env names the variable {name}, which is not set"))
+                    CliError::usage(format!("model.key_env names the variable {name}, which is not set"))
                 })?;
-                Some(Key::new(value, name))
+                Some(ApiKey::new(value, name))
             }
         };
         let a_million = |price: Option<f64>| price.map(|it| it / 1e6);
@@ -379,13 +379,13 @@ impl Bench {
                 Some(Prices { prompt: prompt.unwrap_or_default(), completion: completion.unwrap_or_default() })
             }
         };
-        Ok(Wanted {
+        Ok(ModelConfig {
             base_url: model.base_url.clone(),
             key,
             model: model.name.clone(),
-            window: model.window,
+            context_window: model.window,
             prices,
-            ..Wanted::default()
+            ..ModelConfig::default()
         })
     }
 
@@ -394,77 +394,77 @@ impl Bench {
         self.endpoint.get()
     }
 
-    fn made(&self) -> MutexGuard<'_, HashMap<String, Made>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tracked_sessions(&self) -> MutexGuard<'_, HashMap<String, Made>> {
+        self.tracked_sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every session that is open, with the door to its tools.
-    pub fn open(&self) -> Vec<(Arc<Engine>, Arc<Session>)> {
-        let mut made = self.made();
+    pub fn open_sessions(&self) -> Vec<(Arc<Engine>, Arc<Session>)> {
+        let mut made = self.tracked_sessions();
         made.retain(|_, it| it.session.strong_count() > 0);
         made.values().filter_map(|it| Some((it.engine.upgrade()?, it.session.upgrade()?))).collect()
     }
 
     /// The door to the tools of an open session.
     pub fn engine(&self, session: &str) -> Option<Arc<Engine>> {
-        self.made().get(session)?.engine.upgrade()
+        self.tracked_sessions().get(session)?.engine.upgrade()
     }
 
     /// Whether an open session works by itself: a schedule, a webhook, an agent in the background.
-    pub fn is_alone(&self, session: &str) -> bool {
-        self.made().get(session).is_some_and(|it| it.alone)
+    pub fn is_unattended(&self, session: &str) -> bool {
+        self.tracked_sessions().get(session).is_some_and(|it| it.unattended)
     }
 
     /// How long a person may think about an approval.
-    pub fn patience(&self) -> Duration {
+    pub fn approval_timeout(&self) -> Duration {
         self.settings.config.approval.patience_secs.duration()
     }
 
     /// Whom a session can ask.
-    pub(crate) fn whom(&self, need: &Need) -> Option<&Somebody> {
-        self.person.get().filter(|it| !need.alone || it.reach == Reach::Everywhere)
+    pub(crate) fn user_for(&self, need: &SessionSpec) -> Option<&UserInterface> {
+        self.user_interface.get().filter(|it| !need.unattended || it.scope == Reach::AllSessions)
     }
 
     /// Makes a room, and keeps it as long as the session that `fill` makes for it is open.
     pub(crate) fn room(
         &self,
         wish: Wish,
-        fill: impl FnOnce(&Room) -> Result<OpenSession, Fault>,
-    ) -> Result<OpenSession, Fault> {
+        fill: impl FnOnce(&SessionEnv) -> Result<OpenSession, CliError>,
+    ) -> Result<OpenSession, CliError> {
         // Held until the room has somebody in it: none is cleared away that another one is about to move into.
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = setup::room(&self.settings, &self.state, wish)?;
+        let mut rooms = self.session_envs.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = setup::create_session_env(&self.settings, &self.state, wish)?;
         let opened = fill(&room)?;
         rooms.push((Arc::downgrade(&opened.session), room));
-        clear_away(&mut rooms);
+        remove_idle_envs(&mut rooms);
         Ok(opened)
     }
 
     /// The engine of an open session, and where its outputs are kept in full.
     pub(crate) fn engine_and_spill(&self, session: &str) -> Option<(Arc<Engine>, PathBuf)> {
-        let made = self.made();
+        let made = self.tracked_sessions();
         let made = made.get(session)?;
         Some((made.engine.upgrade()?, made.spill.clone()))
     }
 
-    pub(crate) fn keep(&self, need: &Need, (engine, session): (&Arc<Engine>, &Arc<Session>), spill: &Path) {
-        let mut all = self.made();
+    pub(crate) fn track(&self, need: &SessionSpec, (engine, session): (&Arc<Engine>, &Arc<Session>), spill: &Path) {
+        let mut all = self.tracked_sessions();
         all.retain(|_, it| it.session.strong_count() > 0);
-        let beneath = need.parent.as_ref().and_then(|it| all.get(&it.id)).is_some_and(|it| it.alone);
+        let beneath = need.parent.as_ref().and_then(|it| all.get(&it.id)).is_some_and(|it| it.unattended);
         let made = Made {
             engine: Arc::downgrade(engine),
             session: Arc::downgrade(session),
             spill: spill.to_owned(),
-            alone: need.alone || beneath,
+            unattended: need.unattended || beneath,
         };
         all.insert(session.id.clone(), made);
     }
 }
 
 /// Clears rooms away that nobody is in, the oldest first, where there are many.
-fn clear_away(rooms: &mut Vec<(Weak<Session>, Room)>) {
-    while rooms.len() > ROOMS {
-        let is_open = |it: &(Weak<Session>, Room)| it.0.strong_count() > 0;
+fn remove_idle_envs(rooms: &mut Vec<(Weak<Session>, SessionEnv)>) {
+    while rooms.len() > MAX_IDLE_ENVS {
+        let is_open = |it: &(Weak<Session>, SessionEnv)| it.0.strong_count() > 0;
         // Two rooms of one conversation share their folders.
         let used: HashSet<&Path> = rooms.iter().filter(|it| is_open(it)).map(|it| it.1.spill.as_path()).collect();
         let Some(place) = rooms.iter().position(|it| !used.contains(it.1.spill.as_path())) else { return };
@@ -472,8 +472,8 @@ fn clear_away(rooms: &mut Vec<(Weak<Session>, Room)>) {
     }
 }
 
-impl Workshop for Bench {
-    fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)> {
+impl SessionFactory for HelveRuntime {
+    fn create_session(&self, need: &SessionSpec) -> Result<(Arc<Engine>, Arc<Session>)> {
         let opened = self.session(need.clone()).build().map_err(|fault| Error::failed(fault.to_string()))?;
         Ok((opened.engine, opened.session))
     }
@@ -487,7 +487,7 @@ impl Workshop for Bench {
     }
 }
 
-impl Bench {
+impl HelveRuntime {
     /// A model by name; `None`: the usual one.
     pub(crate) fn model_named(&self, name: Option<&str>) -> Result<Arc<dyn Model>> {
         let endpoint = self.endpoint.get().ok_or_else(|| Error::failed("no model is configured here"))?;
@@ -500,11 +500,11 @@ impl Bench {
         if endpoint.model != name {
             // What is known about one model says nothing about another.
             name.clone_into(&mut endpoint.model);
-            (endpoint.window, endpoint.prices) = (None, None);
+            (endpoint.context_window, endpoint.prices) = (None, None);
         }
         let model: Arc<dyn Model> = Arc::new(OpenAi::new(endpoint).map_err(|error| Error::failed(error.to_string()))?);
         // Whoever begins a conversation may name any.
-        if models.len() >= MODELS {
+        if models.len() >= MAX_CACHED_MODELS {
             models.pop_first();
         }
         models.insert(name.to_owned(), model.clone());
@@ -513,7 +513,7 @@ impl Bench {
 }
 
 /// Says why no model of this program would use a model that a session sets, if that is so.
-fn unused_model(bench: Weak<Bench>, one_call: bool) -> impl Fn() -> Option<&'static str> + Send + Sync {
+fn unused_model(bench: Weak<HelveRuntime>, one_call: bool) -> impl Fn() -> Option<&'static str> + Send + Sync {
     move || {
         if one_call {
             return Some(
@@ -534,6 +534,6 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// The mode in words.
-pub fn mode_named(name: &str) -> Result<Mode, Fault> {
-    name.parse().map_err(Fault::usage)
+pub fn parse_mode(name: &str) -> Result<Mode, CliError> {
+    name.parse().map_err(CliError::usage)
 }

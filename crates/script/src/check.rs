@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 /// Everything that is wrong with a request; nothing for a good one.
-pub fn check(request: &Value) -> Vec<String> {
+pub fn validate_request(request: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     if request["model"].as_str().is_none_or(str::is_empty) {
         wrong.push("`model` must be a string".to_owned());
@@ -168,7 +168,7 @@ mod tests {
             ],
             "tools": [{ "type": "function", "function": { "name": "Read", "parameters": { "type": "object", "properties": {} } } }],
         });
-        assert_eq!(check(&good), Vec::<String>::new());
+        assert_eq!(validate_request(&good), Vec::<String>::new());
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
             ],
         });
         assert_eq!(
-            check(&bad),
+            validate_request(&bad),
             [
                 "messages[1]: arguments must be a string that holds a JSON object",
                 "messages[2]: the calls {\"a\"} were not answered before it",

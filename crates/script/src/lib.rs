@@ -6,6 +6,6 @@ mod server;
 mod step;
 mod wire;
 
-pub use check::check;
-pub use server::{Script, Server};
-pub use step::{Fault, Ids, Split, Step, Use};
+pub use check::validate_request;
+pub use server::{MockModelServer, ModelScript};
+pub use step::{CallIdPlacement, ScriptStep, ScriptedCall, StreamFault, StreamSplit};

@@ -26,18 +26,18 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
 
 use crate::{
-    Step, check,
-    wire::{Beat, beats, whole},
+    ScriptStep, validate_request,
+    wire::{StreamAction, full_response, stream_actions},
 };
 
 /// What a server does.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Script {
+pub struct ModelScript {
     /// The answers, in order.
-    pub steps: VecDeque<Step>,
+    pub steps: VecDeque<ScriptStep>,
     /// Answers of their own for requests whose system prompt or first user message has certain words.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<ScriptBranch>,
     /// Characters of a request at most; a longer one is refused as too long for the window.
     pub window: Option<usize>,
     /// A key that every request must bring.
@@ -56,35 +56,35 @@ pub struct Script {
 /// Answers for some requests only.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Lane {
+pub struct ScriptBranch {
     /// Words of the system prompt or of the first user message.
     pub when: String,
     /// The answers, in order.
-    pub steps: VecDeque<Step>,
+    pub steps: VecDeque<ScriptStep>,
 }
 
 /// A server that runs. It ends when this is dropped.
-pub struct Server {
+pub struct MockModelServer {
     at: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ServerShared>,
     work: JoinHandle<()>,
 }
 
-struct State {
-    script: Mutex<Script>,
+struct ServerShared {
+    script: Mutex<ModelScript>,
     requests: Mutex<Vec<Value>>,
     wrong: Mutex<Vec<String>>,
 }
 
-impl Script {
+impl ModelScript {
     /// These answers, in order.
-    pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+    pub fn new(steps: impl IntoIterator<Item = ScriptStep>) -> Self {
         Self { steps: steps.into_iter().collect(), ..Self::default() }
     }
 
     /// Other answers for requests whose system prompt or first user message has these words.
-    pub fn lane(mut self, when: &str, steps: impl IntoIterator<Item = Step>) -> Self {
-        self.lanes.push(Lane { when: when.to_owned(), steps: steps.into_iter().collect() });
+    pub fn branch(mut self, when: &str, steps: impl IntoIterator<Item = ScriptStep>) -> Self {
+        self.lanes.push(ScriptBranch { when: when.to_owned(), steps: steps.into_iter().collect() });
         self
     }
 
@@ -101,28 +101,29 @@ impl Script {
     }
 
     /// Requests with this field are refused.
-    pub fn refuses(mut self, field: &str) -> Self {
+    pub fn reject_field(mut self, field: &str) -> Self {
         self.refuses = Some(field.to_owned());
         self
     }
 
     /// This is said when the steps are used up.
-    pub fn then(mut self, text: &str) -> Self {
+    pub fn fallback(mut self, text: &str) -> Self {
         self.then = Some(text.to_owned());
         self
     }
 
     /// Starts a server on a loopback port.
-    pub async fn serve(self) -> io::Result<Server> {
+    pub async fn serve(self) -> io::Result<MockModelServer> {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
         let at = listener.local_addr()?;
-        let state = Arc::new(State { script: Mutex::new(self), requests: Mutex::default(), wrong: Mutex::default() });
+        let state =
+            Arc::new(ServerShared { script: Mutex::new(self), requests: Mutex::default(), wrong: Mutex::default() });
         let work = tokio::spawn(accept(listener, state.clone()));
-        Ok(Server { at, state, work })
+        Ok(MockModelServer { at, state, work })
     }
 }
 
-impl Server {
+impl MockModelServer {
     /// The base URL that a client needs.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.at)
@@ -139,13 +140,13 @@ impl Server {
     }
 
     /// How many steps are left.
-    pub fn left(&self) -> usize {
+    pub fn steps_left(&self) -> usize {
         let script = lock(&self.state.script);
         script.steps.len() + script.lanes.iter().map(|it| it.steps.len()).sum::<usize>()
     }
 
     /// Adds a step at the end.
-    pub fn push(&self, step: Step) {
+    pub fn push(&self, step: ScriptStep) {
         lock(&self.state.script).steps.push_back(step);
     }
 
@@ -155,13 +156,13 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for MockModelServer {
     fn drop(&mut self) {
         self.work.abort();
     }
 }
 
-impl State {
+impl ServerShared {
     fn note(&self, what: &str, value: Value) {
         let Some(path) = lock(&self.script).log.clone() else { return };
         if let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path) {
@@ -169,15 +170,15 @@ impl State {
         }
     }
 
-    fn wrong(&self, what: String) {
+    fn record_violation(&self, what: String) {
         self.note("violation", what.as_str().into());
         lock(&self.wrong).push(what);
     }
 
     /// The step that answers a request.
-    fn next(&self, request: &Value) -> Option<Step> {
+    fn next(&self, request: &Value) -> Option<ScriptStep> {
         let mut script = lock(&self.script);
-        let opening = opening(request);
+        let opening = prompt_text(request);
         let script = &mut *script;
         let lane = script.lanes.iter_mut().find(|lane| opening.contains(&lane.when) && !lane.steps.is_empty());
         let steps = lane.map_or(&mut script.steps, |lane| &mut lane.steps);
@@ -187,13 +188,13 @@ impl State {
                 Some(step.clone())
             }
             Some(_) => steps.pop_front(),
-            None => script.then.as_ref().map(Step::text),
+            None => script.then.as_ref().map(ScriptStep::text),
         }
     }
 }
 
 /// The system prompt and the first user message.
-fn opening(request: &Value) -> String {
+fn prompt_text(request: &Value) -> String {
     let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let first = |role: &str| messages.iter().find(|it| it["role"] == role).map(|it| it["content"].to_string());
     [first("system"), first("user")].into_iter().flatten().collect::<Vec<_>>().join("\n")
@@ -203,7 +204,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn accept(listener: TcpListener, state: Arc<State>) {
+async fn accept(listener: TcpListener, state: Arc<ServerShared>) {
     while let Ok((stream, _)) = listener.accept().await {
         // Else the kernel keeps the second piece of an answer back until the first is acknowledged, which takes 40 ms.
         _ = stream.set_nodelay(true);
@@ -211,48 +212,48 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
         tokio::spawn(async move {
             let service = service_fn(move |request| {
                 let state = state.clone();
-                async move { Ok::<_, Infallible>(answer(request, &state).await) }
+                async move { Ok::<_, Infallible>(handle(request, &state).await) }
             });
             _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-async fn answer(request: Request<Incoming>, state: &Arc<State>) -> Response<Piped> {
+async fn handle(request: Request<Incoming>, state: &Arc<ServerShared>) -> Response<ChannelBody> {
     let path = request.uri().path().to_owned();
     let key = request.headers().get("authorization").and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
     let method = request.method().clone();
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let wanted = lock(&state.script).key.clone();
     if wanted.is_some_and(|it| key != format!("Bearer {it}")) {
-        return said(401, r#"{"error":{"message":"Incorrect API key provided.","code":"invalid_api_key"}}"#);
+        return text_response(401, r#"{"error":{"message":"Incorrect API key provided.","code":"invalid_api_key"}}"#);
     }
     match (method, path.as_str()) {
-        (Method::GET, "/v1/models") => said(
+        (Method::GET, "/v1/models") => text_response(
             200,
             r#"{"object":"list","data":[{"id":"scripted","object":"model","context_length":128000,"pricing":{"prompt":"0.000001","completion":"0.000002"}}]}"#,
         ),
         (Method::POST, "/v1/embeddings") => embeddings(&body),
         (Method::POST, "/v1/chat/completions") => chat(&body, state),
-        _ => said(404, r#"{"error":{"message":"there is nothing here"}}"#),
+        _ => text_response(404, r#"{"error":{"message":"there is nothing here"}}"#),
     }
 }
 
-fn embeddings(body: &Bytes) -> Response<Piped> {
+fn embeddings(body: &Bytes) -> Response<ChannelBody> {
     let request: Value = serde_json::from_slice(body).unwrap_or_default();
     let count = request["input"].as_array().map_or(1, Vec::len);
     let data: Vec<Value> =
         (0..count).map(|at| json!({ "object": "embedding", "index": at, "embedding": [1.0, 0.0, 0.0] })).collect();
-    said(
+    text_response(
         200,
         &json!({ "object": "list", "data": data, "usage": { "prompt_tokens": 1, "total_tokens": 1 } }).to_string(),
     )
 }
 
-fn chat(body: &Bytes, state: &Arc<State>) -> Response<Piped> {
+fn chat(body: &Bytes, state: &Arc<ServerShared>) -> Response<ChannelBody> {
     let Ok(request) = serde_json::from_slice::<Value>(body) else {
-        state.wrong("the body is not JSON".to_owned());
-        return refused("the body is not JSON");
+        state.record_violation("the body is not JSON".to_owned());
+        return bad_request("the body is not JSON");
     };
     let number = {
         let mut requests = lock(&state.requests);
@@ -265,36 +266,36 @@ fn chat(body: &Bytes, state: &Arc<State>) -> Response<Piped> {
         (script.window, script.refuses.clone())
     };
     if let Some(field) = refuses.filter(|it| !request[it.as_str()].is_null()) {
-        return refused(&format!("Unrecognized request argument supplied: {field}"));
+        return bad_request(&format!("Unrecognized request argument supplied: {field}"));
     }
-    let wrong = check(&request);
+    let wrong = validate_request(&request);
     if !wrong.is_empty() {
         let words = wrong.join("; ");
         for it in wrong {
-            state.wrong(format!("request {number}: {it}"));
+            state.record_violation(format!("request {number}: {it}"));
         }
-        return refused(&words);
+        return bad_request(&words);
     }
     if window.is_some_and(|it| body.len() > it) {
         let words = r#"{"error":{"message":"This model's maximum context length is exceeded.","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
-        return said(400, words);
+        return text_response(400, words);
     }
     let Some(mut step) = state.next(&request) else {
-        state.wrong(format!("request {number}: the script has no more steps"));
-        return refused("the script has no more steps");
+        state.record_violation(format!("request {number}: the script has no more steps"));
+        return bad_request("the script has no more steps");
     };
     for _ in 0..8 {
         let Some(by) = step.by.clone() else { break };
         step = (by.0)(&request);
     }
     if let Some(words) = step.expect.as_ref().filter(|it| !request.to_string().contains(it.as_str())) {
-        state.wrong(format!("request {number}: `{words}` is not in it"));
+        state.record_violation(format!("request {number}: `{words}` is not in it"));
     }
-    perform(&step, number, &request)
+    respond_with(&step, number, &request)
 }
 
 /// Answers with a step.
-fn perform(step: &Step, number: u64, request: &Value) -> Response<Piped> {
+fn respond_with(step: &ScriptStep, number: u64, request: &Value) -> Response<ChannelBody> {
     let (send, receive) = mpsc::channel(16);
     let mut response = Response::builder().status(step.status.unwrap_or(200));
     for (name, value) in &step.headers {
@@ -306,21 +307,21 @@ fn perform(step: &Step, number: u64, request: &Value) -> Response<Piped> {
         response = response.header("content-type", if streams { "text/event-stream" } else { "application/json" });
     }
     let beats = match &step.body {
-        Some(body) => vec![Beat::Send(body.clone())],
-        None if streams => beats(step, number, &model),
-        None => vec![Beat::Send(whole(step, number, &model).to_string())],
+        Some(body) => vec![StreamAction::Send(body.clone())],
+        None if streams => stream_actions(step, number, &model),
+        None => vec![StreamAction::Send(full_response(step, number, &model).to_string())],
     };
-    tokio::spawn(play(beats, step.split.bytes, Duration::from_millis(step.wait), send));
-    response.body(Piped(receive)).unwrap_or_else(|_| refused("the step's headers cannot be sent"))
+    tokio::spawn(send_actions(beats, step.split.bytes, Duration::from_millis(step.wait), send));
+    response.body(ChannelBody(receive)).unwrap_or_else(|_| bad_request("the step's headers cannot be sent"))
 }
 
-async fn play(beats: Vec<Beat>, size: usize, wait: Duration, send: mpsc::Sender<io::Result<Bytes>>) {
+async fn send_actions(beats: Vec<StreamAction>, size: usize, wait: Duration, send: mpsc::Sender<io::Result<Bytes>>) {
     if !wait.is_zero() {
         tokio::time::sleep(wait).await;
     }
     for beat in beats {
         match beat {
-            Beat::Send(text) => {
+            StreamAction::Send(text) => {
                 let size = if size == 0 { text.len().max(1) } else { size };
                 for piece in text.as_bytes().chunks(size) {
                     if send.send(Ok(Bytes::copy_from_slice(piece))).await.is_err() {
@@ -328,7 +329,7 @@ async fn play(beats: Vec<Beat>, size: usize, wait: Duration, send: mpsc::Sender<
                     }
                 }
             }
-            Beat::Cut => {
+            StreamAction::Cut => {
                 // What was sent before is on its way first.
                 while send.capacity() < send.max_capacity() && !send.is_closed() {
                     tokio::task::yield_now().await;
@@ -336,28 +337,28 @@ async fn play(beats: Vec<Beat>, size: usize, wait: Duration, send: mpsc::Sender<
                 tokio::task::yield_now().await;
                 _ = send.send(Err(io::Error::other("cut on purpose"))).await;
             }
-            Beat::Stall => send.closed().await,
+            StreamAction::Stall => send.closed().await,
         }
     }
 }
 
-fn refused(words: &str) -> Response<Piped> {
-    said(400, &json!({ "error": { "message": words, "type": "invalid_request_error" } }).to_string())
+fn bad_request(words: &str) -> Response<ChannelBody> {
+    text_response(400, &json!({ "error": { "message": words, "type": "invalid_request_error" } }).to_string())
 }
 
-fn said(status: u16, body: &str) -> Response<Piped> {
+fn text_response(status: u16, body: &str) -> Response<ChannelBody> {
     let (send, receive) = mpsc::channel(1);
     _ = send.try_send(Ok(Bytes::copy_from_slice(body.as_bytes())));
-    let mut response = Response::new(Piped(receive));
+    let mut response = Response::new(ChannelBody(receive));
     *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or_default();
     response.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static("application/json"));
     response
 }
 
 /// A body that comes through a channel.
-struct Piped(mpsc::Receiver<io::Result<Bytes>>);
+struct ChannelBody(mpsc::Receiver<io::Result<Bytes>>);
 
-impl Body for Piped {
+impl Body for ChannelBody {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// One answer of the scripted model.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Step {
+pub struct ScriptStep {
     /// Words.
     pub text: String,
     /// Thoughts.
@@ -16,15 +16,15 @@ pub struct Step {
     /// Further deltas of the message, sent as they are before the text: fields that only some providers have.
     pub deltas: Vec<Value>,
     /// Calls of tools.
-    pub calls: Vec<Use>,
+    pub calls: Vec<ScriptedCall>,
     /// `finish_reason`, when it is not the usual one.
     pub finish: Option<String>,
     /// Tokens of the prompt and of the answer; none: the server says nothing about usage.
     pub usage: Option<(u64, u64)>,
     /// How the answer is cut into pieces.
-    pub split: Split,
+    pub split: StreamSplit,
     /// What goes wrong.
-    pub fault: Option<Fault>,
+    pub fault: Option<StreamFault>,
     /// Milliseconds until the first byte.
     pub wait: u64,
     /// Another status than 200; `body` is sent with it.
@@ -39,14 +39,14 @@ pub struct Step {
     pub times: u32,
     /// Makes the answer from the request.
     #[serde(skip)]
-    pub by: Option<By>,
+    pub by: Option<Responder>,
 }
 
 /// Makes an answer from a request.
 #[derive(Clone)]
-pub struct By(pub(crate) Arc<dyn Fn(&Value) -> Step + Send + Sync>);
+pub struct Responder(pub(crate) Arc<dyn Fn(&Value) -> ScriptStep + Send + Sync>);
 
-impl fmt::Debug for By {
+impl fmt::Debug for Responder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("By")
     }
@@ -55,7 +55,7 @@ impl fmt::Debug for By {
 /// A call of a tool in an answer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Use {
+pub struct ScriptedCall {
     /// Its id; empty: one is made up.
     pub id: String,
     /// The tool.
@@ -69,7 +69,7 @@ pub struct Use {
 /// How an answer is cut into pieces.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Split {
+pub struct StreamSplit {
     /// Characters of text in a piece.
     pub text: usize,
     /// Pieces of the arguments of a call.
@@ -77,7 +77,7 @@ pub struct Split {
     /// Names come in two pieces.
     pub names: bool,
     /// Where the ids of calls are.
-    pub ids: Ids,
+    pub ids: CallIdPlacement,
     /// Pieces of all calls by turns.
     pub interleaved: bool,
     /// Every call is sent a second time when it is complete.
@@ -90,13 +90,13 @@ pub struct Split {
     pub crlf: bool,
 }
 
-impl Default for Split {
+impl Default for StreamSplit {
     fn default() -> Self {
         Self {
             text: 12,
             args: 3,
             names: false,
-            ids: Ids::First,
+            ids: CallIdPlacement::First,
             interleaved: false,
             twice: false,
             no_index: false,
@@ -109,7 +109,7 @@ impl Default for Split {
 /// Where the ids of calls are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ids {
+pub enum CallIdPlacement {
     /// In the first piece of each call.
     #[default]
     First,
@@ -122,7 +122,7 @@ pub enum Ids {
 /// What goes wrong with a stream. Numbers count events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
+pub enum StreamFault {
     /// The connection breaks after this many events.
     CutAfter(usize),
     /// The connection breaks in the middle of the first call's arguments.
@@ -139,20 +139,20 @@ pub enum Fault {
     NoDone,
 }
 
-impl Step {
+impl ScriptStep {
     /// Words.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), usage: Some((10, 5)), ..Self::default() }
     }
 
     /// Calls of tools.
-    pub fn calls(calls: impl IntoIterator<Item = Use>) -> Self {
+    pub fn calls(calls: impl IntoIterator<Item = ScriptedCall>) -> Self {
         Self { calls: calls.into_iter().collect(), usage: Some((10, 5)), ..Self::default() }
     }
 
     /// One call of a tool.
     pub fn call(name: &str, args: impl Into<Value>) -> Self {
-        Self::calls([Use::of(name, args)])
+        Self::calls([ScriptedCall::new(name, args)])
     }
 
     /// A status with a body.
@@ -161,8 +161,8 @@ impl Step {
     }
 
     /// An answer made from the request.
-    pub fn by(make: impl Fn(&Value) -> Self + Send + Sync + 'static) -> Self {
-        Self { by: Some(By(Arc::new(make))), ..Self::default() }
+    pub fn computed(make: impl Fn(&Value) -> Self + Send + Sync + 'static) -> Self {
+        Self { by: Some(Responder(Arc::new(make))), ..Self::default() }
     }
 
     /// With this delta before the text.
@@ -172,25 +172,25 @@ impl Step {
     }
 
     /// With these words before the calls.
-    pub fn saying(mut self, text: impl Into<String>) -> Self {
+    pub fn with_text(mut self, text: impl Into<String>) -> Self {
         self.text = text.into();
         self
     }
 
     /// With these thoughts.
-    pub fn thinking(mut self, text: impl Into<String>) -> Self {
+    pub fn with_reasoning(mut self, text: impl Into<String>) -> Self {
         self.reasoning = text.into();
         self
     }
 
     /// Cut into pieces like this.
-    pub fn split(mut self, split: Split) -> Self {
+    pub fn split(mut self, split: StreamSplit) -> Self {
         self.split = split;
         self
     }
 
     /// With this fault.
-    pub fn fault(mut self, fault: Fault) -> Self {
+    pub fn fault(mut self, fault: StreamFault) -> Self {
         self.fault = Some(fault);
         self
     }
@@ -220,7 +220,7 @@ impl Step {
     }
 
     /// The first byte comes after this many milliseconds.
-    pub fn wait(mut self, ms: u64) -> Self {
+    pub fn delay_ms(mut self, ms: u64) -> Self {
         self.wait = ms;
         self
     }
@@ -232,15 +232,15 @@ impl Step {
     }
 
     /// For this many requests.
-    pub fn times(mut self, times: u32) -> Self {
+    pub fn repeat(mut self, times: u32) -> Self {
         self.times = times;
         self
     }
 }
 
-impl Use {
+impl ScriptedCall {
     /// A call.
-    pub fn of(name: &str, args: impl Into<Value>) -> Self {
+    pub fn new(name: &str, args: impl Into<Value>) -> Self {
         Self { id: String::new(), name: name.to_owned(), args: args.into(), extra: Value::Null }
     }
 
@@ -251,7 +251,7 @@ impl Use {
     }
 
     /// The arguments as they are sent.
-    pub(crate) fn written(&self) -> String {
+    pub(crate) fn args_text(&self) -> String {
         match &self.args {
             Value::String(text) => text.clone(),
             Value::Null => String::new(),

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{Fault, Ids, Step};
+use crate::{CallIdPlacement, ScriptStep, StreamFault};
 
 /// One thing that a stream does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Beat {
+pub(crate) enum StreamAction {
     /// Sends these bytes.
     Send(String),
     /// Breaks the connection.
@@ -16,14 +16,14 @@ pub(crate) enum Beat {
 }
 
 /// The whole answer as JSON.
-pub(crate) fn whole(step: &Step, number: u64, model: &str) -> Value {
+pub(crate) fn full_response(step: &ScriptStep, number: u64, model: &str) -> Value {
     let mut message = json!({ "role": "assistant", "content": step.text });
     if !step.reasoning.is_empty() {
         message["reasoning_content"] = step.reasoning.as_str().into();
     }
     if !step.calls.is_empty() {
         let calls = step.calls.iter().enumerate().map(|(at, call)| {
-            let function = json!({ "name": call.name, "arguments": call.written() });
+            let function = json!({ "name": call.name, "arguments": call.args_text() });
             json!({ "id": id(step, number, at), "type": "function", "function": function })
         });
         message["tool_calls"] = calls.collect();
@@ -42,24 +42,24 @@ pub(crate) fn whole(step: &Step, number: u64, model: &str) -> Value {
 }
 
 /// The answer as a stream.
-pub(crate) fn beats(step: &Step, number: u64, model: &str) -> Vec<Beat> {
+pub(crate) fn stream_actions(step: &ScriptStep, number: u64, model: &str) -> Vec<StreamAction> {
     let end = if step.split.crlf { "\r\n" } else { "\n" };
-    let line = |data: &str| Beat::Send(format!("data: {data}{end}{end}"));
+    let line = |data: &str| StreamAction::Send(format!("data: {data}{end}{end}"));
     let chunk = |delta: Value, finish: Value| {
         let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
         json!({ "id": format!("chatcmpl-{number}"), "object": "chat.completion.chunk", "created": 0, "model": model, "choices": [choice] })
     };
     let mut beats = vec![
-        Beat::Send(format!(": a comment{end}{end}")),
+        StreamAction::Send(format!(": a comment{end}{end}")),
         line(&chunk(json!({ "role": "assistant", "content": "" }), Value::Null).to_string()),
     ];
-    for piece in pieces(&step.reasoning, step.split.text) {
+    for piece in split_chars(&step.reasoning, step.split.text) {
         beats.push(line(&chunk(json!({ "reasoning_content": piece }), Value::Null).to_string()));
     }
     for delta in &step.deltas {
         beats.push(line(&chunk(delta.clone(), Value::Null).to_string()));
     }
-    for piece in pieces(&step.text, step.split.text) {
+    for piece in split_chars(&step.text, step.split.text) {
         beats.push(line(&chunk(json!({ "content": piece }), Value::Null).to_string()));
     }
     let before_calls = beats.len();
@@ -75,22 +75,22 @@ pub(crate) fn beats(step: &Step, number: u64, model: &str) -> Vec<Beat> {
     }
     beats.push(line("[DONE]"));
 
-    let after = |count: usize, last: &[Beat]| [&beats[..count.min(beats.len())], last].concat();
+    let after = |count: usize, last: &[StreamAction]| [&beats[..count.min(beats.len())], last].concat();
     match step.fault {
         None => beats,
-        Some(Fault::NoDone) => after(beats.len() - 1, &[]),
-        Some(Fault::CutAfter(count)) => after(count, &[Beat::Cut]),
-        Some(Fault::CutInArgument) => after(middle, &[Beat::Cut]),
-        Some(Fault::EndAfter(count)) => after(count, &[]),
-        Some(Fault::StallAfter(count)) => after(count, &[Beat::Stall]),
-        Some(Fault::GarbageAfter(count)) => after(count, &[line("{\"choices\": [{")]),
-        Some(Fault::ErrorAfter(count)) => {
+        Some(StreamFault::NoDone) => after(beats.len() - 1, &[]),
+        Some(StreamFault::CutAfter(count)) => after(count, &[StreamAction::Cut]),
+        Some(StreamFault::CutInArgument) => after(middle, &[StreamAction::Cut]),
+        Some(StreamFault::EndAfter(count)) => after(count, &[]),
+        Some(StreamFault::StallAfter(count)) => after(count, &[StreamAction::Stall]),
+        Some(StreamFault::GarbageAfter(count)) => after(count, &[line("{\"choices\": [{")]),
+        Some(StreamFault::ErrorAfter(count)) => {
             after(count, &[line(r#"{"error":{"message":"the model is overloaded","code":529}}"#)])
         }
     }
 }
 
-fn deltas(step: &Step, number: u64) -> Vec<Value> {
+fn deltas(step: &ScriptStep, number: u64) -> Vec<Value> {
     let split = &step.split;
     let mut by_call: Vec<Vec<Value>> = Vec::new();
     for (at, call) in step.calls.iter().enumerate() {
@@ -100,7 +100,7 @@ fn deltas(step: &Step, number: u64) -> Vec<Value> {
             if !split.no_index {
                 delta["index"] = at.into();
             }
-            if split.ids == Ids::Every || (split.ids == Ids::First && first) {
+            if split.ids == CallIdPlacement::Every || (split.ids == CallIdPlacement::First && first) {
                 delta["id"] = id(step, number, at).into();
             }
             if first && !call.extra.is_null() {
@@ -121,9 +121,9 @@ fn deltas(step: &Step, number: u64) -> Vec<Value> {
         } else {
             delta(Some(&call.name), Some(""), true);
         }
-        let written = call.written();
+        let written = call.args_text();
         let length = written.chars().count().div_ceil(split.args.max(1)).max(1);
-        for piece in pieces(&written, length) {
+        for piece in split_chars(&written, length) {
             delta(None, Some(&piece), false);
         }
         if split.twice {
@@ -138,23 +138,23 @@ fn deltas(step: &Step, number: u64) -> Vec<Value> {
     (0..longest).flat_map(|at| by_call.iter().filter_map(move |list| list.get(at).cloned())).collect()
 }
 
-fn id(step: &Step, number: u64, at: usize) -> String {
+fn id(step: &ScriptStep, number: u64, at: usize) -> String {
     let id = &step.calls[at].id;
     if id.is_empty() { format!("call_{number}_{at}") } else { id.clone() }
 }
 
-fn finish(step: &Step) -> &str {
+fn finish(step: &ScriptStep) -> &str {
     let usual = if step.calls.is_empty() { "stop" } else { "tool_calls" };
     step.finish.as_deref().unwrap_or(usual)
 }
 
-fn usage(step: &Step) -> Option<Value> {
+fn usage(step: &ScriptStep) -> Option<Value> {
     step.usage.map(|(prompt, completion)| {
         json!({ "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion })
     })
 }
 
-fn pieces(text: &str, length: usize) -> Vec<String> {
+fn split_chars(text: &str, length: usize) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     letters.chunks(length.max(1)).map(|it| it.iter().collect()).collect()
 }

@@ -7,10 +7,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Context, Result, anyhow};
-use helve_contract::ports::{NewNote, Notes, Recall, Source};
+use helve_contract::ports::{MemoryQuery, MemorySource, NewNote, Notes};
 use helve_store::{
-    Memory, Sqlite,
-    embed::{Builtin, Embedder},
+    MemoryConfig, SqliteStore,
+    embed::{BuiltinEmbedder, Embedder},
 };
 use rusqlite::{Connection, params};
 use serde_json::Value;
@@ -130,7 +130,7 @@ fn words(set: &Set, tokenizer: &str, sums: &mut Sums) -> Result<()> {
 }
 
 async fn wholes(set: &Set, sums: &mut Sums) -> Result<()> {
-    let embed = async |texts: &[&str]| Builtin.embed(texts).await.map_err(|error| anyhow!("{error}"));
+    let embed = async |texts: &[&str]| BuiltinEmbedder.embed(texts).await.map_err(|error| anyhow!("{error}"));
     let notes = embed(&set.notes.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     for (question, right) in &set.questions {
         let asked = embed(&[question]).await?.remove(0);
@@ -145,17 +145,17 @@ async fn wholes(set: &Set, sums: &mut Sums) -> Result<()> {
 /// The same through the port that the tools use.
 async fn helve(set: &Set, sums: &mut Sums, spread: &mut (Vec<f32>, Vec<f32>)) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = Sqlite::open(folder.path().join("store.db"))?.with_memory(Memory::default());
+    let store = SqliteStore::open(folder.path().join("store.db"))?.with_memory(MemoryConfig::default());
     let mut numbers = HashMap::new();
     for (number, text) in set.notes.iter().enumerate() {
         let note = NewNote { text: text.clone(), tags: None, ..NewNote::default() };
         numbers.insert(store.save_note("me", &note).await?.id, number);
     }
     for (question, right) in &set.questions {
-        let ask = Recall { text: question.clone(), user: Some("me".into()), most: 100, ..Recall::default() };
+        let ask = MemoryQuery { text: question.clone(), user: Some("me".into()), limit: 100, ..MemoryQuery::default() };
         let mut hits = Vec::new();
-        for it in store.recall(&ask).await? {
-            let Source::Note(id) = &it.source else { continue };
+        for it in store.search_memory(&ask).await? {
+            let MemorySource::Note(id) = &it.source else { continue };
             let number = numbers[id];
             if right.contains(&number) { &mut spread.0 } else { &mut spread.1 }.push(it.score);
             hits.push(number);

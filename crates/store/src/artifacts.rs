@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use helve_contract::{
-    Error, FileFault, Result,
+    Error, FileErrorKind, Result,
     jiff::Timestamp,
     ports::{
         Artifact, ArtifactVersion, Artifacts, BlobId, ExpectedVersion, Lease, MAX_ARTIFACT, check_artifact_path,
@@ -186,7 +186,7 @@ impl FileArtifacts {
         if body.len() as u64 > MAX_ARTIFACT {
             let bytes = file.metadata().map_err(explain)?.len();
             let shown = format!("{ARTIFACTS}/{run}/{path}");
-            return Err(Error::file(shown, FileFault::TooLarge { bytes, limit: MAX_ARTIFACT }));
+            return Err(Error::file(shown, FileErrorKind::TooLarge { bytes, limit: MAX_ARTIFACT }));
         }
         Ok(Some(Artifact { version: version(&body), body }))
     }
@@ -246,7 +246,7 @@ impl FileArtifacts {
         walk().map_err(|error| self.explain(error))
     }
 
-    /// [`Artifacts::runs`] without a runtime.
+    /// [`ArtifactWorkload::runs`] without a runtime.
     pub fn runs_now(&self) -> Result<Vec<String>> {
         let list = || {
             let Some(dir) = Dir::open(&self.top)?.find_dir(ARTIFACTS)? else { return Ok(Vec::new()) };

@@ -11,4 +11,4 @@ pub mod sqlite;
 pub use artifacts::FileArtifacts;
 pub use blobs::FileBlobs;
 pub use jobs::InProcessJobs;
-pub use sqlite::{Heard, Memory, Sqlite};
+pub use sqlite::{MemoryConfig, MessageListener, SqliteStore};

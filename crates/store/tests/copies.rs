@@ -5,9 +5,9 @@ use std::{alloc::System, sync::Arc, time::Duration};
 
 use helve_contract::{
     jiff::Timestamp,
-    ports::{Message, Part, SessionRecord, Sessions as _, Speaker, Spent},
+    ports::{Message, MessagePart, MessageRole, SessionRecord, Sessions as _, TokenUsage},
 };
-use helve_store::Sqlite;
+use helve_store::SqliteStore;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -16,7 +16,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// A message large enough that nothing else counts.
 const SIZE: usize = 16 << 20;
 
-async fn allocated(store: &Sqlite) -> usize {
+async fn allocated(store: &SqliteStore) -> usize {
     let text = String::new;
     let record = SessionRecord {
         id: "s".into(),
@@ -29,17 +29,17 @@ async fn allocated(store: &Sqlite) -> usize {
         model: text(),
         workspace: text(),
         messages: 0,
-        spent: Spent::default(),
+        spent: TokenUsage::default(),
         view_from: None,
         created: Timestamp::UNIX_EPOCH,
         updated: Timestamp::UNIX_EPOCH,
     };
     let lease = store.claim_session("s", "test", Duration::from_secs(60)).await.unwrap();
-    store.begin(&lease, &record).await.unwrap();
-    let parts = vec![Part::Text { text: "x".repeat(SIZE) }];
-    let messages = [Message { seq: 0, role: Speaker::User, parts, created: Timestamp::UNIX_EPOCH }];
+    store.create_session(&lease, &record).await.unwrap();
+    let parts = vec![MessagePart::Text { text: "x".repeat(SIZE) }];
+    let messages = [Message { seq: 0, role: MessageRole::User, parts, created: Timestamp::UNIX_EPOCH }];
     let region = Region::new(ALLOCATOR);
-    store.append(&lease, &messages, Spent::default()).await.unwrap();
+    store.append_messages(&lease, &messages, TokenUsage::default()).await.unwrap();
     region.change().bytes_allocated
 }
 
@@ -48,9 +48,9 @@ async fn allocated(store: &Sqlite) -> usize {
 #[tokio::test]
 async fn an_appended_message_is_copied_once() {
     let folder = tempfile::tempdir().unwrap();
-    let quiet = Sqlite::at(folder.path().join("quiet.db"));
-    let heard = Sqlite::at(folder.path().join("heard.db"));
-    let heard = heard.heard_by(Arc::new(|_, messages| assert_eq!(messages[0].seq, 1)));
+    let quiet = SqliteStore::lazy(folder.path().join("quiet.db"));
+    let heard = SqliteStore::lazy(folder.path().join("heard.db"));
+    let heard = heard.with_listener(Arc::new(|_, messages| assert_eq!(messages[0].seq, 1)));
     for store in [&quiet, &heard] {
         let bytes = allocated(store).await;
         assert!(bytes < 3 * SIZE + SIZE / 2, "{bytes} bytes for a message of {SIZE}");

@@ -16,7 +16,7 @@ impl<T: Tool> Tool for Draft<T> {
     const NAME: &'static str = T::NAME;
     /// Whatever it does, it does to the draft.
     const EFFECTS: Effects =
-        if T::EFFECTS.is_read_only() { Effects::READS } else { Effects::READS.and(Effects::WRITES) };
+        if T::EFFECTS.is_read_only() { Effects::READS } else { Effects::READS.union(Effects::WRITES) };
     const NEEDS: PortSet = PortSet::of(&[Port::Draft]);
     const TIMEOUT: Duration = T::TIMEOUT;
     type Output = T::Output;
@@ -31,6 +31,6 @@ impl<T: Tool> Tool for Draft<T> {
     }
 
     async fn run(self, call: &Call) -> Result<Self::Output> {
-        self.0.run(&call.drafting()?).await
+        self.0.run(&call.in_draft_session()?).await
     }
 }

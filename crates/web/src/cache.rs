@@ -7,86 +7,86 @@ use std::{
 
 use helve_contract::{
     jiff::{SignedDuration, Timestamp},
-    ports::{Fetch, Fetched, PagePart, PageStyle, Redirects, Scheme, Supply},
+    ports::{FetchRequest, FetchResponse, PageFormat, PageScope, PageSource, RedirectPolicy, SchemePolicy},
 };
 
 /// How long a page is taken for fresh.
-const FRESH: SignedDuration = SignedDuration::from_mins(15);
+const TTL: SignedDuration = SignedDuration::from_mins(15);
 /// All pages together.
-const ROOM: usize = 32 << 20;
+const MAX_TOTAL_BYTES: usize = 32 << 20;
 /// One page.
-const LARGEST: usize = 4 << 20;
+const MAX_PAGE_BYTES: usize = 4 << 20;
 
 /// What makes two wishes the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key(String, Redirects, PageStyle, PagePart, Scheme, Supply);
+pub(crate) struct CacheKey(String, RedirectPolicy, PageFormat, PageScope, SchemePolicy, PageSource);
 
-impl Key {
-    pub(crate) fn of(url: &str, wanted: &Fetch) -> Self {
-        let Fetch { redirects, style, part, scheme, supply, .. } = *wanted;
+impl CacheKey {
+    pub(crate) fn new(url: &str, wanted: &FetchRequest) -> Self {
+        let FetchRequest { redirects, format: style, scope: part, scheme, source: supply, .. } = *wanted;
         Self(url.to_owned(), redirects, style, part, scheme, supply)
     }
 }
 
 /// The pages.
 #[derive(Default)]
-pub(crate) struct Cache(Mutex<Pages>);
+pub(crate) struct PageCache(Mutex<CachedPages>);
 
 #[derive(Default)]
-struct Pages {
-    kept: HashMap<Key, (Timestamp, Fetched)>,
+struct CachedPages {
+    kept: HashMap<CacheKey, (Timestamp, FetchResponse)>,
     bytes: usize,
 }
 
-impl Cache {
+impl PageCache {
     /// A page that is still fresh.
-    pub(crate) fn get(&self, key: &Key, now: Timestamp) -> Option<Fetched> {
+    pub(crate) fn get(&self, key: &CacheKey, now: Timestamp) -> Option<FetchResponse> {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.clear_old(now);
+        pages.evict_expired(now);
         let (_, page) = pages.kept.get(key)?;
-        Some(Fetched { cached: true, ..page.clone() })
+        Some(FetchResponse { cached: true, ..page.clone() })
     }
 
     /// Keeps a page.
-    pub(crate) fn put(&self, key: Key, page: &Fetched, now: Timestamp) {
+    pub(crate) fn put(&self, key: CacheKey, page: &FetchResponse, now: Timestamp) {
         let size = size(page);
-        if size > LARGEST {
+        if size > MAX_PAGE_BYTES {
             return;
         }
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.clear_old(now);
-        pages.drop_one(&key);
-        while pages.bytes + size > ROOM {
+        pages.evict_expired(now);
+        pages.remove(&key);
+        while pages.bytes + size > MAX_TOTAL_BYTES {
             let oldest = pages.kept.iter().min_by_key(|(_, (since, _))| *since).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else { break };
-            pages.drop_one(&oldest);
+            pages.remove(&oldest);
         }
         pages.bytes += size;
         pages.kept.insert(key, (now, page.clone()));
     }
 }
 
-impl Pages {
-    fn clear_old(&mut self, now: Timestamp) {
+impl CachedPages {
+    fn evict_expired(&mut self, now: Timestamp) {
         let old: Vec<_> = self
             .kept
             .iter()
-            .filter(|(_, (since, _))| now.duration_since(*since) >= FRESH)
+            .filter(|(_, (since, _))| now.duration_since(*since) >= TTL)
             .map(|(key, _)| key.clone())
             .collect();
         for key in old {
-            self.drop_one(&key);
+            self.remove(&key);
         }
     }
 
-    fn drop_one(&mut self, key: &Key) {
+    fn remove(&mut self, key: &CacheKey) {
         if let Some((_, page)) = self.kept.remove(key) {
             self.bytes = self.bytes.saturating_sub(size(&page));
         }
     }
 }
 
-fn size(page: &Fetched) -> usize {
+fn size(page: &FetchResponse) -> usize {
     page.text.len() + page.url.len() + page.media.as_ref().map_or(0, |it| it.bytes.len()) + 512
 }
 
@@ -94,29 +94,29 @@ fn size(page: &Fetched) -> usize {
 mod tests {
     use super::*;
 
-    fn page(bytes: usize) -> Fetched {
-        Fetched { text: "x".repeat(bytes), ..Fetched::default() }
+    fn page(bytes: usize) -> FetchResponse {
+        FetchResponse { text: "x".repeat(bytes), ..FetchResponse::default() }
     }
 
-    fn key(url: &str) -> Key {
-        Key::of(url, &Fetch::of(url))
+    fn key(url: &str) -> CacheKey {
+        CacheKey::new(url, &FetchRequest::new(url))
     }
 
     #[test]
     fn a_page_is_fresh_for_a_quarter_of_an_hour() {
-        let cache = Cache::default();
+        let cache = PageCache::default();
         let noon: Timestamp = "2026-01-02T12:00:00Z".parse().unwrap();
         cache.put(key("a"), &page(3), noon);
         let at = |minutes| cache.get(&key("a"), noon + SignedDuration::from_mins(minutes)).map(|it| it.cached);
         assert_eq!([at(0), at(14), at(15), at(0)], [Some(true), Some(true), None, None]);
-        let other = Fetch { style: PageStyle::Text, ..Fetch::of("a") };
+        let other = FetchRequest { format: PageFormat::Text, ..FetchRequest::new("a") };
         cache.put(key("a"), &page(3), noon);
-        assert_eq!(cache.get(&Key::of("a", &other), noon), None);
+        assert_eq!(cache.get(&CacheKey::new("a", &other), noon), None);
     }
 
     #[test]
     fn there_is_only_so_much_room() {
-        let cache = Cache::default();
+        let cache = PageCache::default();
         let noon: Timestamp = "2026-01-02T12:00:00Z".parse().unwrap();
         for at in 0..20 {
             cache.put(key(&at.to_string()), &page(3 << 20), noon + SignedDuration::from_secs(at));

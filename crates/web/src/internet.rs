@@ -3,34 +3,34 @@
 use async_trait::async_trait;
 use helve_contract::{
     Call, Error, Result,
-    ports::{Fetch, Fetched, Supply, Web, WebQuery, WebResults},
+    ports::{FetchRequest, FetchResponse, PageSource, Web, WebQuery, WebResults},
 };
 
-use crate::{fetch::Fetcher, guard::Target, search::Search};
+use crate::{fetch::PageFetcher, guard::Target, search::SearchClient};
 
 /// The web: pages, and searches where there is a provider. Questions about pages are for whoever has a model.
-pub struct Internet {
-    fetcher: Fetcher,
-    search: Option<Search>,
+pub struct WebAccess {
+    fetcher: PageFetcher,
+    search: Option<SearchClient>,
 }
 
-impl Internet {
+impl WebAccess {
     /// Pages only.
-    pub fn new(fetcher: Fetcher) -> Self {
+    pub fn new(fetcher: PageFetcher) -> Self {
         Self { fetcher, search: None }
     }
 
     /// With a provider of searches.
-    pub fn with_search(self, search: Search) -> Self {
+    pub fn with_search(self, search: SearchClient) -> Self {
         Self { search: Some(search), ..self }
     }
 
     /// The page as the provider has it. It goes there in our place, so the guard judges the address all the same.
-    async fn provided(&self, call: &Call, wanted: &Fetch) -> Result<Option<Fetched>> {
+    async fn fetch_from_provider(&self, call: &Call, wanted: &FetchRequest) -> Result<Option<FetchResponse>> {
         let Some(search) = &self.search else { return Ok(None) };
-        self.fetcher.client().guard().admit_by_proxy(&Target::parse(&wanted.url)?).await?;
+        self.fetcher.client().guard().check_for_proxy(&Target::parse(&wanted.url)?).await?;
         let Some(found) = search.contents(call, &wanted.url).await? else { return Ok(None) };
-        Ok(Some(Fetched {
+        Ok(Some(FetchResponse {
             url: found.url,
             status: 200,
             reason: "OK".into(),
@@ -38,16 +38,16 @@ impl Internet {
             bytes: found.text.len() as u64,
             title: found.title,
             text: found.text,
-            ..Fetched::default()
+            ..FetchResponse::default()
         }))
     }
 }
 
 #[async_trait]
-impl Web for Internet {
-    async fn fetch(&self, call: &Call, wanted: &Fetch) -> Result<Fetched> {
-        if wanted.supply == Supply::Provider {
-            match self.provided(call, wanted).await {
+impl Web for WebAccess {
+    async fn fetch(&self, call: &Call, wanted: &FetchRequest) -> Result<FetchResponse> {
+        if wanted.source == PageSource::Provider {
+            match self.fetch_from_provider(call, wanted).await {
                 Ok(Some(page)) => return Ok(page),
                 Ok(None) => {}
                 // A provider that fails is no reason to have no page; the guard's word is.

@@ -14,6 +14,6 @@ pub mod search;
 #[cfg(any(test, fuzzing))]
 pub mod trials;
 
-pub use documents::{Reader, child_stage};
-pub use fetch::Fetcher;
-pub use internet::Internet;
+pub use documents::{DocumentReader, run_parser_if_requested};
+pub use fetch::PageFetcher;
+pub use internet::WebAccess;

@@ -2,22 +2,22 @@
 
 use crate::{
     documents,
-    html::{self, Part, Style},
+    html::{self, HtmlPart, HtmlTextStyle},
 };
 
 /// A page becomes text, in every style, and nothing invisible is left in it.
 pub fn page(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    for style in [Style::Markdown, Style::Text] {
-        for part in [Part::Main, Part::Whole] {
-            _ = html::page(&text, "https://example.org/a/b", style, part);
+    for style in [HtmlTextStyle::Markdown, HtmlTextStyle::Text] {
+        for part in [HtmlPart::Main, HtmlPart::Whole] {
+            _ = html::render_page(&text, "https://example.org/a/b", style, part);
         }
     }
 }
 
 /// What comes over the pipe to or from the child that parses, and the documents it may carry.
 pub fn document(data: &[u8]) {
-    documents::try_any(data);
+    documents::fuzz_any(data);
 }
 
 #[cfg(test)]

@@ -6,23 +6,23 @@ use std::{
 };
 
 use helve_contract::{
-    CancellationToken, Media, Progress, Refusal,
-    ports::{AgentReport, AgentState, Spent, Until},
+    CancellationToken, Media, ProgressFn, Refusal,
+    ports::{AgentReport, AgentStatus, TokenUsage, WaitUntil},
 };
 use helve_engine::Engine;
 use tokio::sync::watch;
 
-use super::{purse::Purse, transcript::Transcript};
-use crate::{Charges, Event, Watcher};
+use super::{purse::BudgetTracker, transcript::Transcript};
+use crate::{AgentEvent, AgentListener, Charges};
 
 /// How much of what it said is kept in memory; the transcript has all.
-const SAID: usize = 256 << 10;
+const MAX_TEXT_BYTES: usize = 256 << 10;
 /// The most that it forwards.
-const MOST_MEDIA: usize = 8;
-const MEDIA_BYTES: usize = 16 << 20;
+const MAX_MEDIA: usize = 8;
+const MAX_MEDIA_BYTES: usize = 16 << 20;
 
 /// One agent, running or ended.
-pub(super) struct Child {
+pub(super) struct ChildAgent {
     pub(super) id: String,
     pub(super) kind: String,
     pub(super) title: String,
@@ -34,26 +34,26 @@ pub(super) struct Child {
     pub(super) cancel: CancellationToken,
     pub(super) transcript: Transcript,
     pub(super) background: bool,
-    began: Instant,
-    done: Mutex<Done>,
-    state: watch::Sender<AgentState>,
+    started: Instant,
+    progress: Mutex<ChildProgress>,
+    state: watch::Sender<AgentStatus>,
 }
 
 #[derive(Default)]
-struct Done {
-    said: String,
+struct ChildProgress {
+    text: String,
     turns: u32,
-    calls: u32,
-    spent: Spent,
+    tool_calls: u32,
+    usage: TokenUsage,
     refused: u32,
     media: Vec<Media>,
-    ran: Option<Duration>,
+    elapsed: Option<Duration>,
     /// Why it is being ended, when that is not the caller's wish.
-    fault: Option<String>,
+    failure: Option<String>,
 }
 
 /// Who an agent is, before it begins.
-pub(super) struct Birth {
+pub(super) struct ChildSpec {
     pub(super) id: String,
     pub(super) kind: String,
     pub(super) title: String,
@@ -64,9 +64,9 @@ pub(super) struct Birth {
     pub(super) background: bool,
 }
 
-impl Child {
-    pub(super) fn new(birth: Birth) -> Arc<Self> {
-        let Birth { id, kind, title, name, parent, model, transcript, background } = birth;
+impl ChildAgent {
+    pub(super) fn new(birth: ChildSpec) -> Arc<Self> {
+        let ChildSpec { id, kind, title, name, parent, model, transcript, background } = birth;
         Arc::new(Self {
             id,
             kind,
@@ -77,44 +77,44 @@ impl Child {
             cancel: CancellationToken::new(),
             transcript,
             background,
-            began: Instant::now(),
-            done: Mutex::default(),
-            state: watch::Sender::new(AgentState::Running),
+            started: Instant::now(),
+            progress: Mutex::default(),
+            state: watch::Sender::new(AgentStatus::Running),
         })
     }
 
     pub(super) fn is_running(&self) -> bool {
-        *self.state.borrow() == AgentState::Running
+        *self.state.borrow() == AgentStatus::Running
     }
 
     /// How it stands now.
     pub(super) fn report(&self) -> AgentReport {
-        let done = self.done();
+        let done = self.progress();
         AgentReport {
             id: self.id.clone(),
             kind: self.kind.clone(),
             title: self.title.clone(),
-            state: self.state.borrow().clone(),
-            text: done.said.clone(),
+            status: self.state.borrow().clone(),
+            text: done.text.clone(),
             media: done.media.clone(),
             model: self.model.clone(),
             turns: done.turns,
-            calls: done.calls,
-            spent: done.spent,
-            ran: done.ran.unwrap_or_else(|| self.began.elapsed()),
-            file: self.transcript.shown.clone(),
+            tool_calls: done.tool_calls,
+            usage: done.usage,
+            elapsed: done.elapsed.unwrap_or_else(|| self.started.elapsed()),
+            transcript_file: self.transcript.display_path.clone(),
         }
     }
 
     /// Waits for its end, as long as the caller wants to.
-    pub(super) async fn wait(&self, until: Until, given_up: &CancellationToken) {
+    pub(super) async fn wait(&self, until: WaitUntil, given_up: &CancellationToken) {
         let mut state = self.state.subscribe();
-        let ended = async { _ = state.wait_for(|state| *state != AgentState::Running).await };
+        let ended = async { _ = state.wait_for(|state| *state != AgentStatus::Running).await };
         let waiting = async {
             match until {
-                Until::Now => {}
-                Until::For(time) => _ = tokio::time::timeout(time, ended).await,
-                Until::End => ended.await,
+                WaitUntil::Now => {}
+                WaitUntil::For(time) => _ = tokio::time::timeout(time, ended).await,
+                WaitUntil::Exit => ended.await,
             }
         };
         given_up.run_until_cancelled(waiting).await;
@@ -122,54 +122,54 @@ impl Child {
 
     /// Ends it for a reason of its own; the reason is told.
     pub(super) fn fail(&self, why: &str) {
-        self.done().fault.get_or_insert_with(|| why.to_owned());
+        self.progress().failure.get_or_insert_with(|| why.to_owned());
         self.cancel.cancel();
     }
 
     /// Why it is being ended, if somebody said so.
-    pub(super) fn fault(&self) -> Option<String> {
-        self.done().fault.clone()
+    pub(super) fn failure(&self) -> Option<String> {
+        self.progress().failure.clone()
     }
 
     /// It has ended. Its last words are `words`, if it had any.
-    pub(super) fn end(&self, state: AgentState, words: &str) {
-        let mut done = self.done();
+    pub(super) fn finish(&self, state: AgentStatus, words: &str) {
+        let mut done = self.progress();
         if !words.trim().is_empty() {
-            words.clone_into(&mut done.said);
+            words.clone_into(&mut done.text);
         }
-        done.ran = Some(self.began.elapsed());
+        done.elapsed = Some(self.started.elapsed());
         drop(done);
-        self.transcript.write(&format!("\n[ended: {}]\n", helve_tools::agents::word(&state)));
+        self.transcript.write(&format!("\n[ended: {}]\n", helve_tools::agents::state_label(&state)));
         self.state.send_replace(state);
     }
 
     /// Hears what it does: keeps it, writes it down, pays for it, and shows its calls to whoever waits.
-    pub(super) fn ear(
+    pub(super) fn listener(
         self: &Arc<Self>,
         engine: Arc<Engine>,
-        purses: Vec<Arc<Purse>>,
-        progress: Option<Progress>,
-    ) -> Watcher {
+        purses: Vec<Arc<BudgetTracker>>,
+        progress: Option<ProgressFn>,
+    ) -> AgentListener {
         let child = self.clone();
-        Arc::new(move |event: &Event| {
-            child.transcript.hear(event);
+        Arc::new(move |event: &AgentEvent| {
+            child.transcript.record(event);
             match event {
-                Event::Asking { .. } => child.asked(),
-                Event::Text(piece) => child.says(piece),
-                Event::Calling { name, input, .. } => {
-                    child.done().calls += 1;
+                AgentEvent::ModelRequested { .. } => child.record_turn(),
+                AgentEvent::Text(piece) => child.append_text(piece),
+                AgentEvent::ToolCallStarted { name, input, .. } => {
+                    child.progress().tool_calls += 1;
                     if let Some(progress) = &progress {
                         let input: String = input.chars().take(200).collect();
                         progress(&format!("{name} {input}\n"));
                     }
                 }
-                Event::Called { name, reply, .. } => {
+                AgentEvent::ToolCallFinished { name, reply, .. } => {
                     if reply.refusal.is_some_and(Refusal::leaves_work) {
-                        child.done().refused += 1;
+                        child.progress().refused += 1;
                     }
-                    child.sent(&engine, name, &reply.media);
+                    child.forward_media(&engine, name, &reply.media);
                 }
-                Event::Spent(spent) => child.pays(*spent, &purses),
+                AgentEvent::Usage(spent) => child.record_usage(*spent, &purses),
                 _ => {}
             }
         })
@@ -177,70 +177,70 @@ impl Child {
 
     /// What it and its own agents have used.
     pub(super) fn charges(&self) -> Charges {
-        let done = self.done();
-        Charges { spent: done.spent, refused: done.refused }
+        let done = self.progress();
+        Charges { spent: done.usage, refused: done.refused }
     }
 
     /// Adds what an agent of its own has used.
     pub(super) fn charge(&self, charges: Charges) {
-        let mut done = self.done();
-        done.spent = done.spent + charges.spent;
+        let mut done = self.progress();
+        done.usage = done.usage + charges.spent;
         done.refused += charges.refused;
     }
 
-    fn asked(&self) {
-        let mut done = self.done();
+    fn record_turn(&self) {
+        let mut done = self.progress();
         done.turns += 1;
-        if !done.said.is_empty() && !done.said.ends_with('\n') {
-            done.said.push_str("\n\n");
+        if !done.text.is_empty() && !done.text.ends_with('\n') {
+            done.text.push_str("\n\n");
         }
     }
 
-    fn says(&self, piece: &str) {
-        let said = &mut self.done().said;
+    fn append_text(&self, piece: &str) {
+        let said = &mut self.progress().text;
         said.push_str(piece);
-        if said.len() > SAID {
-            let from = said.ceil_char_boundary(said.len() - SAID / 2);
+        if said.len() > MAX_TEXT_BYTES {
+            let from = said.ceil_char_boundary(said.len() - MAX_TEXT_BYTES / 2);
             said.drain(..from);
         }
     }
 
     /// Pictures that it made or sent are forwarded; those that it only looked at are not.
-    fn sent(&self, engine: &Engine, tool: &str, media: &[Media]) {
+    fn forward_media(&self, engine: &Engine, tool: &str, media: &[Media]) {
         if media.is_empty() || engine.get(tool).is_none_or(|entry| entry.spec.effects.is_read_only()) {
             return;
         }
-        let mut done = self.done();
+        let mut done = self.progress();
         for one in media {
             let bytes: usize = done.media.iter().map(|it| it.bytes.len()).sum();
-            if done.media.len() < MOST_MEDIA && bytes + one.bytes.len() <= MEDIA_BYTES {
+            if done.media.len() < MAX_MEDIA && bytes + one.bytes.len() <= MAX_MEDIA_BYTES {
                 done.media.push(one.clone());
             }
         }
     }
 
     /// Everybody above pays with it; when one of them has no more, it ends.
-    fn pays(&self, spent: Spent, purses: &[Arc<Purse>]) {
-        let mut done = self.done();
-        done.spent = done.spent + spent;
+    fn record_usage(&self, spent: TokenUsage, purses: &[Arc<BudgetTracker>]) {
+        let mut done = self.progress();
+        done.usage = done.usage + spent;
         drop(done);
         for purse in purses {
-            purse.pay(spent);
-            if let Some(why) = purse.empty() {
+            purse.record(spent);
+            if let Some(why) = purse.exhausted() {
                 self.fail(why);
             }
         }
     }
 
-    fn done(&self) -> MutexGuard<'_, Done> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    fn progress(&self) -> MutexGuard<'_, ChildProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Ends an agent that nobody waits for any more: the call that started it was given up.
-pub(super) struct Leash(pub(super) Option<Arc<Child>>);
+pub(super) struct StopChildOnDrop(pub(super) Option<Arc<ChildAgent>>);
 
-impl Drop for Leash {
+impl Drop for StopChildOnDrop {
     fn drop(&mut self) {
         if let Some(child) = &self.0 {
             child.cancel.cancel();

@@ -10,5 +10,5 @@ mod rights;
 mod supervisor;
 mod transcript;
 
-pub use kinds::{Hands, Kind, Kinds};
-pub use supervisor::{Inbox, Limits, MODEL_ALIASES, Seat, Supervisor, Wake};
+pub use kinds::{AgentDefinition, AgentDefinitions, ToolAccess};
+pub use supervisor::{AgentLimits, Inbox, MODEL_ALIASES, Registration, Supervisor, Wake};

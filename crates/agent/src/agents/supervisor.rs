@@ -9,29 +9,32 @@ use std::{
 use helve_contract::{
     Call, Error, Result, Session, async_trait, ids,
     ports::{
-        Activity, AgentKind, AgentOrder, AgentReport, AgentState, Agents, Delivery, Message, OwnAgent, Part,
-        SessionRecord, Speaker, State, Store, TimeLimit, Until,
+        Activity, AgentKind, AgentOrder, AgentReport, AgentStatus, Agents, CurrentAgent, Delivery, Message,
+        MessagePart, MessageRole, ProcessStatus, SessionRecord, Store, TimeLimit, WaitUntil,
     },
 };
 use helve_engine::Engine;
-use helve_tools::agents::fenced;
+use helve_tools::agents::fence_report;
 use tokio::sync::Semaphore;
 
 use super::{
-    child::{Birth, Child, Leash},
-    kinds::{Kind, Kinds},
-    purse::Purse,
-    rights::{self, Rights},
+    child::{ChildAgent, ChildSpec, StopChildOnDrop},
+    kinds::{AgentDefinition, AgentDefinitions},
+    purse::BudgetTracker,
+    rights::{self, ChildPermissions},
     transcript::Transcript,
 };
-use crate::{Agent, Budget, Charges, Ended, Event, Handle, Need, Outcome, Watcher, Workshop, model::Model, prompt};
+use crate::{
+    Agent, AgentEvent, AgentHandle, AgentListener, Budget, Charges, SessionFactory, SessionSpec, TurnOutcome,
+    TurnStopReason, model::Model, prompt,
+};
 
 /// How long an agent that is stopped has to end by itself.
-const GRACE: Duration = Duration::from_secs(2);
+const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How many agents that have ended are remembered.
-const REMEMBERED: usize = 256;
+const MAX_FINISHED: usize = 256;
 /// How much of its words goes into the message about an agent's end.
-const TOLD: usize = 16 << 10;
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
 
 /// Where a message for a conversation goes, and what became of it; `None`: the conversation is not open any more. It
 /// must not block.
@@ -42,7 +45,7 @@ pub type Inbox = Arc<dyn Fn(String) -> Option<Delivery> + Send + Sync>;
 pub trait Wake: Send + Sync {
     /// Begins a turn of a conversation with this message, or adds it to the turn that runs. `None`: this process does
     /// not run that conversation.
-    async fn wake(&self, session: &str, text: &str) -> Option<Delivery>;
+    async fn deliver_agent_result(&self, session: &str, text: &str) -> Option<Delivery>;
 }
 
 /// Bills a conversation for what an agent has used.
@@ -53,25 +56,25 @@ pub const MODEL_ALIASES: [&str; 3] = ["sonnet", "opus", "haiku"];
 
 /// How much may be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct AgentLimits {
     /// Agents that run at once.
-    pub at_once: usize,
+    pub max_concurrent: usize,
     /// How deep: 1 is agents that start none themselves.
-    pub depth: u32,
+    pub max_depth: u32,
     /// Turns of an agent, when nobody says fewer.
-    pub turns: u32,
+    pub default_max_turns: u32,
     /// How long a delegated goal may take.
     pub delegate_time: Duration,
     /// How long a spawned session may take.
     pub spawn_time: Duration,
 }
 
-impl Default for Limits {
+impl Default for AgentLimits {
     fn default() -> Self {
         Self {
-            at_once: 16,
-            depth: 1,
-            turns: 50,
+            max_concurrent: 16,
+            max_depth: 1,
+            default_max_turns: 50,
             delegate_time: Duration::from_secs(120),
             spawn_time: Duration::from_secs(300),
         }
@@ -81,86 +84,101 @@ impl Default for Limits {
 /// Starts agents for conversations that have a seat here, and looks after them.
 pub struct Supervisor {
     me: Weak<Self>,
-    workshop: Arc<dyn Workshop>,
+    session_factory: Arc<dyn SessionFactory>,
     store: Arc<dyn Store>,
-    kinds: Kinds,
-    limits: Limits,
+    definitions: AgentDefinitions,
+    limits: AgentLimits,
     /// What the names in [`MODEL_ALIASES`] stand for; one that is not here stands for the parent's model.
     models: BTreeMap<String, String>,
     waker: Option<Arc<dyn Wake>>,
     /// Calls of one answer start agents side by side; those beyond the limit wait for their turn.
-    turns: Semaphore,
-    book: Mutex<Book>,
+    start_permits: Semaphore,
+    state: Mutex<SupervisorState>,
 }
 
 #[derive(Default)]
-struct Book {
-    members: HashMap<String, Member>,
+struct SupervisorState {
+    sessions: HashMap<String, RegisteredSession>,
     /// Oldest first.
-    children: Vec<Arc<Child>>,
+    children: Vec<Arc<ChildAgent>>,
 }
 
 /// A conversation that may start agents.
 #[derive(Clone)]
-struct Member {
+struct RegisteredSession {
     engine: Arc<Engine>,
     model: Arc<dyn Model>,
     user: String,
     /// Its own purse first, and those of everybody above it.
-    purses: Vec<Arc<Purse>>,
-    watcher: Watcher,
+    budgets: Vec<Arc<BudgetTracker>>,
+    listener: AgentListener,
     inbox: Inbox,
-    handle: Handle,
+    handle: AgentHandle,
     charge: Charge,
     /// Whether another program drives it, so that it has no turns here.
     is_external: bool,
     /// 0: nobody started it.
     depth: u32,
     /// Tells a seat from a later one of the same session.
-    seat: Arc<()>,
+    token: Arc<()>,
 }
 
 /// A conversation's place with the supervisor. When it is dropped, its agents end.
-pub struct Seat {
+pub struct Registration {
     supervisor: Weak<Supervisor>,
     session: String,
-    seat: Arc<()>,
+    token: Arc<()>,
 }
 
-impl Drop for Seat {
+impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(supervisor) = self.supervisor.upgrade() {
-            supervisor.leave(&self.session, &self.seat);
+            supervisor.unregister(&self.session, &self.token);
         }
     }
 }
 
 impl Supervisor {
     /// A supervisor of agents of these kinds.
-    pub fn new(workshop: Arc<dyn Workshop>, store: Arc<dyn Store>, kinds: Kinds, limits: Limits) -> Arc<Self> {
+    pub fn new(
+        workshop: Arc<dyn SessionFactory>,
+        store: Arc<dyn Store>,
+        kinds: AgentDefinitions,
+        limits: AgentLimits,
+    ) -> Arc<Self> {
         Self::configured(workshop, store, kinds, limits, BTreeMap::new(), None)
     }
 
     /// The same, with what the names in [`MODEL_ALIASES`] stand for, and with what wakes conversations that have no
     /// seat here.
     pub fn configured(
-        workshop: Arc<dyn Workshop>,
+        workshop: Arc<dyn SessionFactory>,
         store: Arc<dyn Store>,
-        kinds: Kinds,
-        limits: Limits,
+        kinds: AgentDefinitions,
+        limits: AgentLimits,
         models: BTreeMap<String, String>,
         waker: Option<Arc<dyn Wake>>,
     ) -> Arc<Self> {
-        let turns = Semaphore::new(limits.at_once);
+        let turns = Semaphore::new(limits.max_concurrent);
         let book = Mutex::default();
-        Arc::new_cyclic(|me| Self { me: me.clone(), workshop, store, kinds, limits, models, waker, turns, book })
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            session_factory: workshop,
+            store,
+            definitions: kinds,
+            limits,
+            models,
+            waker,
+            start_permits: turns,
+            state: book,
+        })
     }
 
     /// Gives a conversation a seat: from now on it may start agents, and hears of their end after its turn. Its watcher
     /// is replaced by one that also counts what it spends.
-    pub fn seat(&self, agent: &mut Agent) -> Seat {
+    pub fn register(&self, agent: &mut Agent) -> Registration {
         let inbox = waiting_inbox(&agent.handle);
-        self.seat_with(agent, inbox)
+        self.register_with_inbox(agent, inbox)
     }
 
     /// Gives a seat to a session that another program drives, such as one over MCP: its calls may start agents.
@@ -170,75 +188,75 @@ impl Supervisor {
         session: Arc<Session>,
         model: Arc<dyn Model>,
         budget: Budget,
-    ) -> Seat {
+    ) -> Registration {
         let mut agent = Agent { budget, ..Agent::new(engine, session, model) };
         let inbox = waiting_inbox(&agent.handle);
         self.seated(&mut agent, inbox, true)
     }
 
     /// The same, with another place for messages: one that wakes the conversation when it is idle.
-    pub fn seat_with(&self, agent: &mut Agent, inbox: Inbox) -> Seat {
+    pub fn register_with_inbox(&self, agent: &mut Agent, inbox: Inbox) -> Registration {
         self.seated(agent, inbox, false)
     }
 
-    fn seated(&self, agent: &mut Agent, inbox: Inbox, is_external: bool) -> Seat {
+    fn seated(&self, agent: &mut Agent, inbox: Inbox, is_external: bool) -> Registration {
         let handle = agent.handle.clone();
-        let purse = Purse::new(agent.budget);
-        let member = Member {
+        let purse = BudgetTracker::new(agent.budget);
+        let member = RegisteredSession {
             engine: agent.engine.clone(),
             model: agent.model.clone(),
             user: agent.session.user.clone(),
-            watcher: agent.watcher.clone(),
-            purses: vec![purse.clone()],
+            listener: agent.listener.clone(),
+            budgets: vec![purse.clone()],
             inbox,
             charge: Arc::new(move |charges| handle.charge(charges)),
             handle: agent.handle.clone(),
             is_external,
             depth: 0,
-            seat: Arc::new(()),
+            token: Arc::new(()),
         };
-        agent.watcher = purse.counting(agent.watcher.clone());
-        let (session, seat) = (agent.session.id.clone(), member.seat.clone());
-        self.book().members.insert(session.clone(), member);
-        Seat { supervisor: self.me.clone(), session, seat }
+        agent.listener = purse.counting_listener(agent.listener.clone());
+        let (session, seat) = (agent.session.id.clone(), member.token.clone());
+        self.state().sessions.insert(session.clone(), member);
+        Registration { supervisor: self.me.clone(), session, token: seat }
     }
 
     /// Whether an agent of this kind (`None`: the plain one), started by a session with this engine, would have only
     /// tools that change nothing here.
     pub fn kind_is_read_only(&self, engine: &Engine, kind: Option<&str>) -> bool {
-        self.kinds.get(kind).is_some_and(|kind| rights::is_read_only(engine, kind))
+        self.definitions.get(kind).is_some_and(|kind| rights::is_read_only(engine, kind))
     }
 
     /// Waits until no agent of this session runs, or the caller has had enough of waiting.
-    pub async fn idle(&self, session: &str) {
+    pub async fn wait_idle(&self, session: &str) {
         let never = helve_contract::CancellationToken::new();
         for child in self.children(session) {
-            child.wait(Until::End, &never).await;
+            child.wait(WaitUntil::Exit, &never).await;
         }
     }
 
     /// Stops all agents of a session, and waits for their end.
-    pub async fn end(&self, session: &str) {
+    pub async fn stop_all(&self, session: &str) {
         let never = helve_contract::CancellationToken::new();
         let children = self.children(session);
         for child in &children {
             child.cancel.cancel();
         }
         for child in children {
-            child.wait(Until::For(GRACE + GRACE), &never).await;
+            child.wait(WaitUntil::For(STOP_GRACE + STOP_GRACE), &never).await;
         }
     }
 
     /// The agents of a session that run.
-    fn children(&self, session: &str) -> Vec<Arc<Child>> {
-        let book = self.book();
+    fn children(&self, session: &str) -> Vec<Arc<ChildAgent>> {
+        let book = self.state();
         book.children.iter().filter(|child| child.parent == session && child.is_running()).cloned().collect()
     }
 
-    fn leave(&self, session: &str, seat: &Arc<()>) {
-        let mut book = self.book();
-        if book.members.get(session).is_some_and(|member| Arc::ptr_eq(&member.seat, seat)) {
-            book.members.remove(session);
+    fn unregister(&self, session: &str, seat: &Arc<()>) {
+        let mut book = self.state();
+        if book.sessions.get(session).is_some_and(|member| Arc::ptr_eq(&member.token, seat)) {
+            book.sessions.remove(session);
         }
         drop(book);
         for child in self.children(session) {
@@ -247,23 +265,23 @@ impl Supervisor {
     }
 
     /// The agent of this id or name that this session started.
-    fn child(&self, call: &Call, id: &str) -> Option<Arc<Child>> {
-        let book = self.book();
+    fn child(&self, call: &Call, id: &str) -> Option<Arc<ChildAgent>> {
+        let book = self.state();
         let mut own = book.children.iter().rev().filter(|child| child.parent == call.session.id);
         own.find(|child| child.id == id || child.name.as_deref() == Some(id)).cloned()
     }
 
-    fn member(&self, call: &Call) -> Result<Member> {
-        self.book().members.get(&call.session.id).cloned().ok_or_else(|| {
+    fn registered(&self, call: &Call) -> Result<RegisteredSession> {
+        self.state().sessions.get(&call.session.id).cloned().ok_or_else(|| {
             Error::failed(
                 "no other agent can be started here, because no model drives this session; do the work yourself",
             )
         })
     }
 
-    fn full(&self, book: &Book) -> Result<()> {
+    fn check_capacity(&self, book: &SupervisorState) -> Result<()> {
         let running = book.children.iter().filter(|child| child.is_running()).count();
-        if running < self.limits.at_once {
+        if running < self.limits.max_concurrent {
             return Ok(());
         }
         Err(Error::failed(format!(
@@ -272,15 +290,15 @@ impl Supervisor {
     }
 
     /// An agent that this session started before, from the store.
-    async fn recorded(&self, call: &Call, id: &str) -> Result<Option<SessionRecord>> {
-        let record = self.store.conversation(id).await?;
+    async fn stored_child(&self, call: &Call, id: &str) -> Result<Option<SessionRecord>> {
+        let record = self.store.get_session(id).await?;
         Ok(record.filter(|record| record.parent.as_deref() == Some(call.session.id.as_str())))
     }
 
     /// The id and the kind of the agent: a new one, or one that goes on.
-    async fn identity(&self, call: &Call, order: &AgentOrder) -> Result<(String, &Kind)> {
+    async fn resolve_identity(&self, call: &Call, order: &AgentOrder) -> Result<(String, &AgentDefinition)> {
         let Some(resumed) = &order.resume else {
-            return Ok((ids::new_id(), rights::kind(&self.kinds, order.kind.as_deref())?));
+            return Ok((ids::new_id(), rights::find_definition(&self.definitions, order.kind.as_deref())?));
         };
         let id = match self.child(call, resumed) {
             Some(child) if child.is_running() => {
@@ -296,30 +314,36 @@ impl Supervisor {
             let shown: String = resumed.chars().take(64).collect();
             Error::failed(format!("no agent `{}` was started here; start a new one", shown.escape_debug()))
         };
-        let record = self.recorded(call, &id).await?.ok_or_else(unknown)?;
+        let record = self.stored_child(call, &id).await?.ok_or_else(unknown)?;
         // It stays what it was; a kind that is gone is replaced by the one asked for.
-        let kind = match self.kinds.get(Some(&record.agent)) {
+        let kind = match self.definitions.get(Some(&record.agent)) {
             Some(kind) => kind,
-            None => rights::kind(&self.kinds, order.kind.as_deref())?,
+            None => rights::find_definition(&self.definitions, order.kind.as_deref())?,
         };
         Ok((id, kind))
     }
 
     /// Everything that an agent needs, within its parent's rights.
-    async fn raise(&self, call: &Call, parent: &Member, order: &AgentOrder) -> Result<(Arc<Child>, Agent)> {
-        let (id, kind) = self.identity(call, order).await?;
+    async fn build_child(
+        &self,
+        call: &Call,
+        parent: &RegisteredSession,
+        order: &AgentOrder,
+    ) -> Result<(Arc<ChildAgent>, Agent)> {
+        let (id, kind) = self.resolve_identity(call, order).await?;
         if parent.is_external && self.children(&call.session.id).is_empty() {
             // Nobody here sees where a turn of that program begins, so a budget holds for agents that run together.
-            parent.purses.iter().for_each(|purse| purse.reset());
+            parent.budgets.iter().for_each(|purse| purse.reset());
         }
-        if let Some(why) = parent.purses.iter().find_map(|purse| purse.empty()) {
+        if let Some(why) = parent.budgets.iter().find_map(|purse| purse.exhausted()) {
             return Err(Error::failed(format!("no agent can be started: {why}; end your turn")));
         }
-        let left = parent.purses.first().map(|purse| purse.left()).unwrap_or_default();
-        let may_start = parent.depth + 1 < self.limits.depth;
-        let rights = Rights::of(&parent.engine, kind, order, left, self.limits.turns, may_start)?;
+        let left = parent.budgets.first().map(|purse| purse.remaining()).unwrap_or_default();
+        let may_start = parent.depth + 1 < self.limits.max_depth;
+        let rights =
+            ChildPermissions::derive(&parent.engine, kind, order, left, self.limits.default_max_turns, may_start)?;
         let dialect = parent.engine.dialect();
-        let need = Need {
+        let need = SessionSpec {
             id: id.clone(),
             dialect: Some(dialect.name.to_owned()),
             user: Some(call.session.user.clone()),
@@ -327,20 +351,20 @@ impl Supervisor {
             role: kind.role.clone().or_else(|| call.session.role.clone()),
             tools: Some(rights.tools.clone()),
             mode: Some(rights.mode),
-            alone: order.background,
+            unattended: order.background,
             parent: Some(call.session.clone()),
             agents: self.me.upgrade().map(|me| me as Arc<dyn Agents>),
-            ..Need::default()
+            ..SessionSpec::default()
         };
-        let (engine, session) = self.workshop.equip(&need)?;
-        rights::apart(&engine, &parent.engine)?;
-        rights.hold(&engine, &session, &call.session)?;
+        let (engine, session) = self.session_factory.create_session(&need)?;
+        rights::ensure_separate_engines(&engine, &parent.engine)?;
+        rights.verify(&engine, &session, &call.session)?;
         let model = match order.model.as_deref().or(kind.model.as_deref()).and_then(|name| self.model_name(name)) {
-            Some(name) => self.workshop.model(Some(name))?,
+            Some(name) => self.session_factory.model(Some(name))?,
             None => parent.model.clone(),
         };
-        let model = self.workshop.session_model(&id, model);
-        let child = Child::new(Birth {
+        let model = self.session_factory.session_model(&id, model);
+        let child = ChildAgent::new(ChildSpec {
             kind: kind.name.clone(),
             title: order.title.clone(),
             name: order.name.clone(),
@@ -350,13 +374,14 @@ impl Supervisor {
             background: order.background,
             id,
         });
-        let system = prompt::system(&engine, &session, &rights::told(kind, order.background)).await;
+        let system =
+            prompt::system_prompt(&engine, &session, &rights::child_system_prompt(kind, order.background)).await;
         let progress = if order.background { None } else { call.progress.clone() };
         let agent = Agent {
-            system,
+            system_prompt: system,
             budget: rights.budget,
-            watcher: child.ear(engine.clone(), parent.purses.clone(), progress),
-            handle: Handle::under(&child.cancel),
+            listener: child.listener(engine.clone(), parent.budgets.clone(), progress),
+            handle: AgentHandle::child_of(&child.cancel),
             title: Some(order.title.clone()).filter(|title| !title.is_empty()),
             parent: Some(call.session.id.clone()),
             ..Agent::new(engine, session, model)
@@ -374,15 +399,15 @@ impl Supervisor {
     }
 
     /// Enters an agent into the books, unless there are too many.
-    fn enter(&self, child: &Arc<Child>, agent: &mut Agent, parent: &Member) -> Result<()> {
-        let purse = Purse::new(agent.budget);
+    fn track_child(&self, child: &Arc<ChildAgent>, agent: &mut Agent, parent: &RegisteredSession) -> Result<()> {
+        let purse = BudgetTracker::new(agent.budget);
         let (handle, of_child) = (agent.handle.clone(), child.clone());
-        let member = Member {
+        let member = RegisteredSession {
             engine: agent.engine.clone(),
             model: agent.model.clone(),
             user: agent.session.user.clone(),
-            purses: std::iter::once(purse.clone()).chain(parent.purses.iter().cloned()).collect(),
-            watcher: agent.watcher.clone(),
+            budgets: std::iter::once(purse.clone()).chain(parent.budgets.iter().cloned()).collect(),
+            listener: agent.listener.clone(),
             inbox: waiting_inbox(&agent.handle),
             charge: Arc::new(move |charges| {
                 handle.charge(charges);
@@ -391,142 +416,153 @@ impl Supervisor {
             handle: agent.handle.clone(),
             is_external: false,
             depth: parent.depth + 1,
-            seat: Arc::new(()),
+            token: Arc::new(()),
         };
-        let mut book = self.book();
-        self.full(&book)?;
+        let mut book = self.state();
+        self.check_capacity(&book)?;
         let ended = book.children.iter().filter(|child| !child.is_running()).count();
-        if ended > REMEMBERED
+        if ended > MAX_FINISHED
             && let Some(oldest) = book.children.iter().position(|child| !child.is_running())
         {
             book.children.remove(oldest);
         }
         book.children.retain(|old| old.id != child.id);
         book.children.push(child.clone());
-        book.members.insert(child.id.clone(), member);
+        book.sessions.insert(child.id.clone(), member);
         drop(book);
-        agent.watcher = purse.counting(agent.watcher.clone());
+        agent.listener = purse.counting_listener(agent.listener.clone());
         Ok(())
     }
 
     /// Works until the agent has ended, and tells whom it concerns.
-    async fn work(self: Arc<Self>, child: Arc<Child>, agent: Agent, words: String, parent: Member) {
-        let told = |ended| Event::Child { id: child.id.clone(), title: child.title.clone(), ended };
-        (parent.watcher)(&told(false));
-        let turn = agent.turn(vec![Part::Text { text: words }]);
+    async fn run_child(
+        self: Arc<Self>,
+        child: Arc<ChildAgent>,
+        agent: Agent,
+        words: String,
+        parent: RegisteredSession,
+    ) {
+        let told = |ended| AgentEvent::SubAgent { id: child.id.clone(), title: child.title.clone(), ended };
+        (parent.listener)(&told(false));
+        let turn = agent.run_turn(vec![MessagePart::Text { text: words }]);
         tokio::pin!(turn);
         let outcome = tokio::select! {
             outcome = &mut turn => Some(outcome),
-            () = child.cancel.cancelled() => tokio::time::timeout(GRACE, &mut turn).await.ok(),
+            () = child.cancel.cancelled() => tokio::time::timeout(STOP_GRACE, &mut turn).await.ok(),
         };
-        let (state, text) = ended(&child, outcome);
-        self.end(&child.id).await;
-        end_commands(&agent.session).await;
-        self.book().members.remove(&child.id);
-        let stopped = state == AgentState::Stopped;
+        let (state, text) = final_state(&child, outcome);
+        self.stop_all(&child.id).await;
+        stop_background_tasks(&agent.session).await;
+        self.state().sessions.remove(&child.id);
+        let stopped = state == AgentStatus::Stopped;
         // Before whoever waits for its end goes on: what it used is on its parent's bill by then.
         let charges = child.charges();
         // A conversation that another program keeps has no record here, and needs none.
         _ = self.store.add_cost(&child.parent, charges.spent).await;
         (parent.charge)(charges);
-        child.end(state, &text);
-        (parent.watcher)(&told(true));
+        child.finish(state, &text);
+        (parent.listener)(&told(true));
         // Who stopped it knows.
         if child.background && !stopped {
-            _ = (parent.inbox)(message(&child));
+            _ = (parent.inbox)(completion_message(&child));
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, SupervisorState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// How an agent ended, and its last words.
-fn ended(child: &Child, outcome: Option<Result<Outcome>>) -> (AgentState, String) {
+fn final_state(child: &ChildAgent, outcome: Option<Result<TurnOutcome>>) -> (AgentStatus, String) {
     let (how, text) = match outcome {
-        Some(Ok(outcome)) => (outcome.ended, outcome.text),
-        Some(Err(error)) => (Ended::Model(error.to_string()), String::new()),
-        None => (Ended::Cancelled, String::new()),
+        Some(Ok(outcome)) => (outcome.stop_reason, outcome.text),
+        Some(Err(error)) => (TurnStopReason::ModelFailed(error.to_string()), String::new()),
+        None => (TurnStopReason::Cancelled, String::new()),
     };
-    let state = match (child.fault(), how) {
-        (_, Ended::Done) => AgentState::Done,
-        (Some(why), _) | (None, Ended::Budget(why) | Ended::Circles(why) | Ended::Model(why)) => {
-            AgentState::Failed(why)
-        }
-        (None, Ended::Cancelled) => AgentState::Stopped,
+    let state = match (child.failure(), how) {
+        (_, TurnStopReason::Completed) => AgentStatus::Done,
+        (Some(why), _)
+        | (
+            None,
+            TurnStopReason::BudgetExhausted(why) | TurnStopReason::LoopDetected(why) | TurnStopReason::ModelFailed(why),
+        ) => AgentStatus::Failed(why),
+        (None, TurnStopReason::Cancelled) => AgentStatus::Stopped,
     };
     (state, text)
 }
 
 /// Ends what an agent left running in the background.
-async fn end_commands(session: &Arc<Session>) {
+async fn stop_background_tasks(session: &Arc<Session>) {
     let call = Call::new("end", session.clone());
     let ending = async {
         for task in call.tasks().list(&call).await {
-            if task.state == State::Running {
+            if task.status == ProcessStatus::Running {
                 _ = call.tasks().stop(&call, &task.id).await;
             }
         }
     };
-    _ = tokio::time::timeout(GRACE, ending).await;
+    _ = tokio::time::timeout(STOP_GRACE, ending).await;
 }
 
 /// What the parent is told when an agent in the background has ended.
-fn message(child: &Child) -> String {
+fn completion_message(child: &ChildAgent) -> String {
     let mut report = child.report();
-    if report.text.len() > TOLD {
-        let rest = report.file.as_ref().map_or_else(String::new, |file| format!("; all of it is in {file}"));
-        report.text.truncate(report.text.floor_char_boundary(TOLD));
+    if report.text.len() > MAX_MESSAGE_BYTES {
+        let rest = report.transcript_file.as_ref().map_or_else(String::new, |file| format!("; all of it is in {file}"));
+        report.text.truncate(report.text.floor_char_boundary(MAX_MESSAGE_BYTES));
         report.text.push_str(&format!("\n[cut here{rest}]"));
     }
     let name = child.name.as_deref().unwrap_or(&child.kind);
-    let how = match &report.state {
-        AgentState::Failed(why) => format!("did not finish: {why}"),
+    let how = match &report.status {
+        AgentStatus::Failed(why) => format!("did not finish: {why}"),
         _ => "finished".to_owned(),
     };
-    format!("[agent {name} {} {how}: {}]\n{}", child.id, child.title, fenced(&report).full_text())
+    format!("[agent {name} {} {how}: {}]\n{}", child.id, child.title, fence_report(&report).full_text())
 }
 
 /// How an agent stands that only the store remembers.
-fn remembered(record: SessionRecord, messages: &[Message]) -> AgentReport {
-    let said = messages.iter().rev().filter(|message| message.role == Speaker::Assistant).find_map(|message| {
-        message.parts.iter().find_map(|part| if let Part::Text { text } = part { Some(text.clone()) } else { None })
+fn report_from_record(record: SessionRecord, messages: &[Message]) -> AgentReport {
+    let said = messages.iter().rev().filter(|message| message.role == MessageRole::Assistant).find_map(|message| {
+        message
+            .parts
+            .iter()
+            .find_map(|part| if let MessagePart::Text { text } = part { Some(text.clone()) } else { None })
     });
     AgentReport {
-        ran: Duration::try_from(record.updated.duration_since(record.created)).unwrap_or_default(),
+        elapsed: Duration::try_from(record.updated.duration_since(record.created)).unwrap_or_default(),
         id: record.id,
         kind: record.agent,
         title: record.title,
-        state: AgentState::Done,
+        status: AgentStatus::Done,
         text: said.unwrap_or_default(),
         media: Vec::new(),
         model: record.model,
         turns: messages
             .iter()
-            .filter(|message| message.role == Speaker::Assistant)
+            .filter(|message| message.role == MessageRole::Assistant)
             .count()
             .try_into()
             .unwrap_or(u32::MAX),
-        calls: 0,
-        spent: record.spent,
-        file: None,
+        tool_calls: 0,
+        usage: record.spent,
+        transcript_file: None,
     }
 }
 
 #[async_trait]
 impl Agents for Supervisor {
     fn kinds(&self) -> Vec<AgentKind> {
-        self.kinds.listed()
+        self.definitions.list()
     }
 
     fn is_read_only(&self, call: &Call, kind: Option<&str>) -> bool {
-        self.member(call).is_ok_and(|member| self.kind_is_read_only(&member.engine, kind))
+        self.registered(call).is_ok_and(|member| self.kind_is_read_only(&member.engine, kind))
     }
 
     async fn start(&self, call: &Call, order: AgentOrder) -> Result<AgentReport> {
-        let parent = self.member(call)?;
-        if parent.depth >= self.limits.depth {
+        let parent = self.registered(call)?;
+        if parent.depth >= self.limits.max_depth {
             return Err(Error::failed(
                 "an agent that was started by another one starts none here; do the work yourself",
             ));
@@ -535,36 +571,41 @@ impl Agents for Supervisor {
         let _turn = if order.background || parent.depth > 0 {
             None
         } else {
-            call.cancel.run_until_cancelled(self.turns.acquire()).await.ok_or(Error::Cancelled)?.ok()
+            call.cancel.run_until_cancelled(self.start_permits.acquire()).await.ok_or(Error::Cancelled)?.ok()
         };
-        self.full(&self.book())?;
+        self.check_capacity(&self.state())?;
         let mut order = order;
         order.timeout = order.timeout.or(match order.limit {
             TimeLimit::Unlimited => None,
             TimeLimit::Delegate => Some(self.limits.delegate_time),
             TimeLimit::Spawn => Some(self.limits.spawn_time),
         });
-        let (child, mut agent) = self.raise(call, &parent, &order).await?;
-        self.enter(&child, &mut agent, &parent)?;
+        let (child, mut agent) = self.build_child(call, &parent, &order).await?;
+        self.track_child(&child, &mut agent, &parent)?;
         let me = self.me.upgrade().ok_or(Error::Cancelled)?;
-        tokio::spawn(me.work(child.clone(), agent, rights::words(&order), parent));
+        tokio::spawn(me.run_child(child.clone(), agent, rights::task_prompt(&order), parent));
         if order.background {
             if let Some(time) = order.timeout {
                 let child = child.clone();
-                tokio::spawn(async move { in_time(&child, time).await });
+                tokio::spawn(async move { wait_or_cancel(&child, time).await });
             }
             return Ok(child.report());
         }
-        let mut leash = Leash(Some(child.clone()));
+        let mut leash = StopChildOnDrop(Some(child.clone()));
         let waiting = async {
             match order.timeout {
-                Some(time) => in_time(&child, time).await,
-                None => child.wait(Until::End, &call.cancel).await,
+                Some(time) => wait_or_cancel(&child, time).await,
+                None => child.wait(WaitUntil::Exit, &call.cancel).await,
             }
         };
         if call.cancel.run_until_cancelled(waiting).await.is_none() || child.is_running() {
             child.cancel.cancel();
-            child.wait(Until::For(GRACE + Duration::from_millis(500)), &helve_contract::CancellationToken::new()).await;
+            child
+                .wait(
+                    WaitUntil::For(STOP_GRACE + Duration::from_millis(500)),
+                    &helve_contract::CancellationToken::new(),
+                )
+                .await;
         }
         leash.0 = None;
         Ok(child.report())
@@ -574,50 +615,50 @@ impl Agents for Supervisor {
         self.children(&call.session.id).iter().map(|child| child.report()).collect()
     }
 
-    async fn report(&self, call: &Call, id: &str, until: Until) -> Result<Option<AgentReport>> {
+    async fn report(&self, call: &Call, id: &str, until: WaitUntil) -> Result<Option<AgentReport>> {
         if let Some(child) = self.child(call, id) {
             child.wait(until, &call.cancel).await;
             return Ok(Some(child.report()));
         }
-        let Some(record) = self.recorded(call, id).await? else { return Ok(None) };
+        let Some(record) = self.stored_child(call, id).await? else { return Ok(None) };
         let messages = self.store.messages(id, None, 200).await?;
-        Ok(Some(remembered(record, &messages)))
+        Ok(Some(report_from_record(record, &messages)))
     }
 
     async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>> {
         let Some(child) = self.child(call, id) else { return Ok(None) };
         child.cancel.cancel();
-        child.wait(Until::For(GRACE + GRACE), &call.cancel).await;
+        child.wait(WaitUntil::For(STOP_GRACE + STOP_GRACE), &call.cancel).await;
         Ok(Some(child.report()))
     }
 
-    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>> {
-        let live = self.book().members.get(session).cloned().filter(|member| !member.is_external);
+    async fn send_message(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>> {
+        let live = self.state().sessions.get(session).cloned().filter(|member| !member.is_external);
         if let Some(member) = live.filter(|member| member.user == call.session.user)
             && let Some(delivery) = (member.inbox)(text.to_owned())
         {
             return Ok(Some(delivery));
         }
         match &self.waker {
-            Some(waker) => Ok(waker.wake(session, text).await),
+            Some(waker) => Ok(waker.deliver_agent_result(session, text).await),
             None => Ok(None),
         }
     }
 
-    async fn own(&self, call: &Call) -> Result<OwnAgent> {
+    async fn current(&self, call: &Call) -> Result<CurrentAgent> {
         let name = call.session.agent.clone();
-        Ok(match self.member(call).ok().filter(|member| !member.is_external) {
+        Ok(match self.registered(call).ok().filter(|member| !member.is_external) {
             Some(member) => {
                 let activity = if member.handle.is_busy() { Activity::Active } else { Activity::Idle };
-                OwnAgent { name, model: Some(member.model.name()), activity }
+                CurrentAgent { name, model: Some(member.model.name()), activity }
             }
-            None => OwnAgent { name, ..OwnAgent::default() },
+            None => CurrentAgent { name, ..CurrentAgent::default() },
         })
     }
 }
 
 /// An inbox whose messages are read after the turn that runs, or at the next one.
-fn waiting_inbox(handle: &Handle) -> Inbox {
+fn waiting_inbox(handle: &AgentHandle) -> Inbox {
     let handle = handle.clone();
     Arc::new(move |words| {
         handle.follow_up(words);
@@ -626,11 +667,11 @@ fn waiting_inbox(handle: &Handle) -> Inbox {
 }
 
 /// Waits for an agent's end; one that takes too long is ended.
-async fn in_time(child: &Child, time: Duration) {
+async fn wait_or_cancel(child: &ChildAgent, time: Duration) {
     let never = helve_contract::CancellationToken::new();
-    child.wait(Until::For(time), &never).await;
+    child.wait(WaitUntil::For(time), &never).await;
     if child.is_running() {
         child.fail(&format!("it had no answer within {} s", time.as_secs()));
-        child.wait(Until::For(GRACE + GRACE), &never).await;
+        child.wait(WaitUntil::For(STOP_GRACE + STOP_GRACE), &never).await;
     }
 }

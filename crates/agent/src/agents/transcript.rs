@@ -9,17 +9,17 @@ use std::{
 
 use helve_contract::Session;
 
-use crate::Event;
+use crate::AgentEvent;
 
 /// The most that is written of one agent.
-const LARGEST: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// The most that is written of one reply.
-const OF_A_REPLY: usize = 2000;
+const MAX_REPLY_CHARS: usize = 2000;
 
 /// The file that tells what an agent does. Where there is no folder for it, nothing is written.
 pub(super) struct Transcript {
     /// The file as the parent's model can name it.
-    pub(super) shown: Option<String>,
+    pub(super) display_path: Option<String>,
     file: Mutex<Option<(File, usize)>>,
 }
 
@@ -32,19 +32,19 @@ impl Transcript {
             let mut options = OpenOptions::new();
             let file = options.append(true).create(true).mode(0o600).open(&path).ok()?;
             let written = file.metadata().map_or(0, |it| usize::try_from(it.len()).unwrap_or(usize::MAX));
-            Some((parent.workspace.shown(&path), (file, written)))
+            Some((parent.workspace.display_path(&path), (file, written)))
         });
         let (shown, file) = opened.map_or((None, None), |(shown, file)| (Some(shown), Some(file)));
-        Self { shown, file: Mutex::new(file) }
+        Self { display_path: shown, file: Mutex::new(file) }
     }
 
     /// Writes down what happened.
-    pub(super) fn hear(&self, event: &Event) {
+    pub(super) fn record(&self, event: &AgentEvent) {
         match event {
-            Event::Text(piece) => self.write(piece),
-            Event::Calling { name, input, .. } => self.write(&format!("\n[{name} {}]\n", brief(input))),
-            Event::Called { reply, .. } => self.write(&format!("{}\n", brief(&reply.text))),
-            Event::Notice(text) => self.write(&format!("\n[{text}]\n")),
+            AgentEvent::Text(piece) => self.write(piece),
+            AgentEvent::ToolCallStarted { name, input, .. } => self.write(&format!("\n[{name} {}]\n", shorten(input))),
+            AgentEvent::ToolCallFinished { reply, .. } => self.write(&format!("{}\n", shorten(&reply.text))),
+            AgentEvent::Notice(text) => self.write(&format!("\n[{text}]\n")),
             _ => {}
         }
     }
@@ -53,7 +53,7 @@ impl Transcript {
     pub(super) fn write(&self, text: &str) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((file, written)) = file.as_mut()
-            && *written + text.len() <= LARGEST
+            && *written + text.len() <= MAX_BYTES
             && file.write_all(text.as_bytes()).is_ok()
         {
             *written += text.len();
@@ -61,6 +61,6 @@ impl Transcript {
     }
 }
 
-fn brief(text: &str) -> &str {
-    text.char_indices().nth(OF_A_REPLY).map_or(text, |(at, _)| &text[..at])
+fn shorten(text: &str) -> &str {
+    text.char_indices().nth(MAX_REPLY_CHARS).map_or(text, |(at, _)| &text[..at])
 }

@@ -7,75 +7,75 @@ use std::{
 
 use helve_contract::{
     events::{self, ArtifactKind, ArtifactWritten, CaptainMessage, CaptainToolCall, CaptainToolResult, PlanFinalized},
-    ports::Speaker,
+    ports::MessageRole,
 };
-use helve_engine::{EventLog, Scrub};
+use helve_engine::{EventLog, Redactor};
 use serde_json::Value;
 
-use super::{Home, Run};
-use crate::Event;
+use super::{ForgeDir, Run};
+use crate::AgentEvent;
 
 /// How much of one message, of arguments or of a result is recorded.
-const BOUND: usize = 16 << 10;
+const MAX_FIELD_BYTES: usize = 16 << 10;
 
 /// Writes down what a captain says and does, and what comes of it.
-pub struct Diary {
-    record: EventLog,
-    scrub: Scrub,
-    said: Mutex<String>,
+pub struct CaptainLog {
+    event_log: EventLog,
+    redactor: Redactor,
+    pending_text: Mutex<String>,
 }
 
-impl Diary {
+impl CaptainLog {
     /// The diary of a run's captain.
-    pub fn open(home: &Home, run: &Run) -> io::Result<Self> {
-        let record = EventLog::file(home.events(run)?, run.id.as_str())?;
-        Ok(Self { record, scrub: Scrub::standard(), said: Mutex::default() })
+    pub fn open(home: &ForgeDir, run: &Run) -> io::Result<Self> {
+        let record = EventLog::file(home.event_file(run)?, run.id.as_str())?;
+        Ok(Self { event_log: record, redactor: Redactor::standard(), pending_text: Mutex::default() })
     }
 
     /// Takes in what happens in the captain's conversation.
-    pub fn hear(&self, event: &Event) {
+    pub fn record(&self, event: &AgentEvent) {
         match event {
-            Event::Text(piece) => {
-                let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-                if said.len() < BOUND {
+            AgentEvent::Text(piece) => {
+                let mut said = self.pending_text.lock().unwrap_or_else(PoisonError::into_inner);
+                if said.len() < MAX_FIELD_BYTES {
                     said.push_str(piece);
                 }
             }
-            Event::Calling { name, input, .. } => {
-                self.message();
-                let input = self.scrub.text(bounded(input));
+            AgentEvent::ToolCallStarted { name, input, .. } => {
+                self.flush_message();
+                let input = self.redactor.redact_text(truncate(input));
                 let args = serde_json::from_str(&input).unwrap_or_else(|_| Value::from(input.as_ref()));
-                self.tell(CaptainToolCall { tool_name: name.clone(), args });
+                self.emit(CaptainToolCall { tool_name: name.clone(), args });
             }
-            Event::Called { name, reply, .. } => {
-                self.tell(CaptainToolResult { tool_name: name.clone(), result: bounded(&reply.text).to_owned() });
+            AgentEvent::ToolCallFinished { name, reply, .. } => {
+                self.emit(CaptainToolResult { tool_name: name.clone(), result: truncate(&reply.text).to_owned() });
                 let path = reply.data.as_ref().and_then(|it| it["path"].as_str());
-                if let (Some(kind), Some(path), false) = (made_by(name), path, reply.is_error) {
-                    self.written(path, kind);
+                if let (Some(kind), Some(path), false) = (artifact_kind_of_tool(name), path, reply.is_error) {
+                    self.artifact_written(path, kind);
                 }
             }
-            Event::Ended(_) => self.message(),
+            AgentEvent::TurnEnded(_) => self.flush_message(),
             _ => {}
         }
     }
 
     /// What was said until now is a message.
-    fn message(&self) {
-        let said = std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner));
+    fn flush_message(&self) {
+        let said = std::mem::take(&mut *self.pending_text.lock().unwrap_or_else(PoisonError::into_inner));
         if !said.trim().is_empty() {
-            let content = self.scrub.text(&said).into_owned();
-            self.tell(CaptainMessage { content, role: Speaker::Assistant });
+            let content = self.redactor.redact_text(&said).into_owned();
+            self.emit(CaptainMessage { content, role: MessageRole::Assistant });
         }
     }
 
     /// An artifact was written.
-    pub fn written(&self, path: &str, kind: ArtifactKind) {
-        self.tell(ArtifactWritten { path: path.to_owned(), kind });
+    pub fn artifact_written(&self, path: &str, kind: ArtifactKind) {
+        self.emit(ArtifactWritten { path: path.to_owned(), kind });
     }
 
     /// The plan is whole.
-    pub fn finalized(&self, tasks: usize, refineries: usize, specs: usize) {
-        self.tell(PlanFinalized {
+    pub fn plan_finalized(&self, tasks: usize, refineries: usize, specs: usize) {
+        self.emit(PlanFinalized {
             total_tasks: tasks as u64,
             total_refineries: refineries as u64,
             spec_count: specs as u64,
@@ -83,13 +83,13 @@ impl Diary {
     }
 
     /// A record that cannot be written never stops a captain.
-    fn tell(&self, event: impl Into<events::Event>) {
-        _ = self.record.emit(event);
+    fn emit(&self, event: impl Into<events::Event>) {
+        _ = self.event_log.emit(event);
     }
 }
 
 /// What a tool of the captain writes.
-fn made_by(tool: &str) -> Option<ArtifactKind> {
+fn artifact_kind_of_tool(tool: &str) -> Option<ArtifactKind> {
     match tool {
         "create_spec" => Some(ArtifactKind::Spec),
         "create_task" => Some(ArtifactKind::Task),
@@ -98,6 +98,6 @@ fn made_by(tool: &str) -> Option<ArtifactKind> {
     }
 }
 
-fn bounded(text: &str) -> &str {
-    &text[..text.floor_char_boundary(BOUND)]
+fn truncate(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_FIELD_BYTES)]
 }

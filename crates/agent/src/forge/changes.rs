@@ -10,19 +10,22 @@ use helve_contract::{
     events::{ArtifactKind, ArtifactWritten, CrEmitted, CrRejected, CrUndecided, PauseReason, RunPaused, RunResumed},
     ports::ExpectedVersion,
 };
-use helve_tools::artifacts::{ChangeRequest, Document, Edge, Node, Overlay, RequestStatus, Room, Status, Task};
+use helve_tools::artifacts::{
+    CallArtifacts, ChangeRequest, ChangeRequestStatus, DagEdge, DagNode, FrontMatterDocument, Overlay, TaskFrontMatter,
+    TaskStatus,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Diary, executor::Executor, prompts};
-use crate::{Agent, Event, Need};
+use super::{CaptainLog, executor::Executor, prompts};
+use crate::{Agent, AgentEvent, SessionSpec};
 
 /// How often the captain is asked before a person must decide.
-const TRIES: usize = 2;
+const MAX_CAPTAIN_ATTEMPTS: usize = 2;
 
 /// What this executor knows of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum RequestState {
     /// It was told of.
     Open,
     /// The captain could not decide.
@@ -32,47 +35,49 @@ pub(super) enum Seen {
 /// What the captain adds.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Addition {
+struct PlanAddition {
     #[serde(default)]
     reject: Option<String>,
     #[serde(default)]
-    added_nodes: Vec<Node>,
+    added_nodes: Vec<DagNode>,
     #[serde(default)]
-    added_edges: Vec<Edge>,
+    added_edges: Vec<DagEdge>,
     #[serde(default)]
     tasks: BTreeMap<String, String>,
 }
 
 impl Executor {
     /// Decides what can be decided. The requests that wait for a person come back.
-    pub(super) async fn changes(&self, room: &Room<'_>) -> Result<Vec<String>> {
+    pub(super) async fn process_change_requests(&self, room: &CallArtifacts<'_>) -> Result<Vec<String>> {
         let mut waiting = Vec::new();
-        for request in ChangeRequest::all(room).await? {
+        for request in ChangeRequest::load_all(room).await? {
             let (id, front) = (request.front.id.clone(), &request.front);
-            if front.status == RequestStatus::Pending && self.first_seen(&id) {
-                self.tell(CrEmitted {
+            if front.status == ChangeRequestStatus::Pending && self.mark_seen(&id) {
+                self.emit(CrEmitted {
                     cr_id: id.clone(),
                     title: front.title.clone(),
                     emitted_by: front.emitted_by.clone(),
                 });
-                let path = room.shown(&ChangeRequest::place(&id));
-                self.tell(ArtifactWritten { path, kind: ArtifactKind::ChangeRequest });
+                let path = room.display_path(&ChangeRequest::path(&id));
+                self.emit(ArtifactWritten { path, kind: ArtifactKind::ChangeRequest });
             }
             match front.status {
-                RequestStatus::Rejected | RequestStatus::Applied => {}
-                RequestStatus::Pending if self.settings.ask_about_changes => waiting.push(id),
-                RequestStatus::Pending | RequestStatus::Approved if self.is_undecided(&id) => waiting.push(id),
-                // An executor that is gone wrote the overlay, and could not say so.
-                RequestStatus::Approved if room.bytes(&overlay_place(&id)).await?.is_some() => {
-                    ChangeRequest::go(room, &id, RequestStatus::Applied).await?;
+                ChangeRequestStatus::Rejected | ChangeRequestStatus::Applied => {}
+                ChangeRequestStatus::Pending if self.settings.ask_about_changes => waiting.push(id),
+                ChangeRequestStatus::Pending | ChangeRequestStatus::Approved if self.is_undecided(&id) => {
+                    waiting.push(id)
                 }
-                RequestStatus::Pending | RequestStatus::Approved => {
-                    self.tell(RunPaused { reason: PauseReason::ChangeRequest, cr_id: Some(id.clone()) });
-                    match self.replan(room, &request).await {
-                        Ok(overlay_id) => self.tell(RunResumed { cr_id: Some(id.clone()), overlay_id }),
+                // An executor that is gone wrote the overlay, and could not say so.
+                ChangeRequestStatus::Approved if room.read_bytes(&overlay_path(&id)).await?.is_some() => {
+                    ChangeRequest::transition(room, &id, ChangeRequestStatus::Applied).await?;
+                }
+                ChangeRequestStatus::Pending | ChangeRequestStatus::Approved => {
+                    self.emit(RunPaused { reason: PauseReason::ChangeRequest, cr_id: Some(id.clone()) });
+                    match self.ask_captain(room, &request).await {
+                        Ok(overlay_id) => self.emit(RunResumed { cr_id: Some(id.clone()), overlay_id }),
                         Err(error) => {
-                            self.tell(CrUndecided { cr_id: id.clone(), error: error.to_string() });
-                            self.leave_undecided(&id);
+                            self.emit(CrUndecided { cr_id: id.clone(), error: error.to_string() });
+                            self.mark_undecided(&id);
                             waiting.push(id);
                         }
                     }
@@ -83,34 +88,41 @@ impl Executor {
     }
 
     /// Whether a request is seen for the first time.
-    fn first_seen(&self, id: &str) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    fn mark_seen(&self, id: &str) -> bool {
+        let mut seen = self.request_states.lock().unwrap_or_else(PoisonError::into_inner);
         match seen.get(id) {
             Some(_) => false,
-            None => seen.insert(id.to_owned(), Seen::Open).is_none(),
+            None => seen.insert(id.to_owned(), RequestState::Open).is_none(),
         }
     }
 
     fn is_undecided(&self, id: &str) -> bool {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(id) == Some(&Seen::Undecided)
+        self.request_states.lock().unwrap_or_else(PoisonError::into_inner).get(id) == Some(&RequestState::Undecided)
     }
 
     /// The captain could not decide, and is not asked again.
-    fn leave_undecided(&self, id: &str) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), Seen::Undecided);
+    fn mark_undecided(&self, id: &str) {
+        self.request_states
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.to_owned(), RequestState::Undecided);
     }
 
     /// Asks the captain, who adds to the plan or says no. What it added, if anything.
-    async fn replan(&self, room: &Room<'_>, request: &Document<ChangeRequest>) -> Result<Option<String>> {
+    async fn ask_captain(
+        &self,
+        room: &CallArtifacts<'_>,
+        request: &FrontMatterDocument<ChangeRequest>,
+    ) -> Result<Option<String>> {
         let id = &request.front.id;
         let dag = serde_json::to_string_pretty(&room.dag().await?).map_err(|error| Error::Internal(error.into()))?;
-        let mut words = prompts::replan(&request.text()?, &dag);
+        let mut words = prompts::replan_prompt(&request.to_markdown()?, &dag);
         let mut last = Error::failed("the captain was not asked");
-        let captain = self.captain(id)?;
-        for _ in 0..TRIES {
-            let outcome = captain.say(&words).await?;
-            let applied = match addition(&outcome.text) {
-                Ok(addition) => self.apply(room, id, addition).await,
+        let captain = self.captain_agent(id)?;
+        for _ in 0..MAX_CAPTAIN_ATTEMPTS {
+            let outcome = captain.send_text(&words).await?;
+            let applied = match parse_addition(&outcome.text) {
+                Ok(addition) => self.apply_addition(room, id, addition).await,
                 Err(error) => Err(error),
             };
             match applied {
@@ -126,34 +138,39 @@ impl Executor {
         Err(last)
     }
 
-    fn captain(&self, request: &str) -> Result<Agent> {
-        let need = Need {
+    fn captain_agent(&self, request: &str) -> Result<Agent> {
+        let need = SessionSpec {
             id: format!("{}-captain-{request}", self.run.id),
             label: Some(format!("{}-captain-{request}", self.run.label)),
             dialect: Some("forge".into()),
             agent: Some("captain".into()),
             tools: Some(vec!["read".into(), "read_spec".into(), "read_task".into(), "read_walkthrough".into()]),
-            workspace: Some(self.home.repo().to_owned()),
-            alone: true,
-            errand: Some(self.errand()),
-            record: self.home.events(&self.run).ok(),
-            ..Need::default()
+            workspace: Some(self.forge_dir.repo().to_owned()),
+            unattended: true,
+            task: Some(self.errand()),
+            event_file: self.forge_dir.event_file(&self.run).ok(),
+            ..SessionSpec::default()
         };
-        let (engine, session) = self.workshop.equip(&need)?;
-        let mut agent = Agent::new(engine, session, self.workshop.model(None)?);
+        let (engine, session) = self.session_factory.create_session(&need)?;
+        let mut agent = Agent::new(engine, session, self.session_factory.model(None)?);
         agent.budget = self.settings.budget;
-        if let Ok(diary) = Diary::open(&self.home, &self.run) {
-            agent.watcher = Arc::new(move |event: &Event| diary.hear(event));
+        if let Ok(diary) = CaptainLog::open(&self.forge_dir, &self.run) {
+            agent.listener = Arc::new(move |event: &AgentEvent| diary.record(event));
         }
         Ok(agent)
     }
 
     /// Adds to the plan: the documents first, the overlay last, so that a task never stands in the graph without one.
     /// The overlay's id; none if the request was turned down.
-    async fn apply(&self, room: &Room<'_>, id: &str, addition: Addition) -> Result<Option<String>> {
+    async fn apply_addition(
+        &self,
+        room: &CallArtifacts<'_>,
+        id: &str,
+        addition: PlanAddition,
+    ) -> Result<Option<String>> {
         if let Some(why) = addition.reject {
-            self.tell(CrRejected { cr_id: id.to_owned(), reason: why });
-            return ChangeRequest::go(room, id, RequestStatus::Rejected).await.map(|()| None);
+            self.emit(CrRejected { cr_id: id.to_owned(), reason: why });
+            return ChangeRequest::transition(room, id, ChangeRequestStatus::Rejected).await.map(|()| None);
         }
         let overlay = Overlay {
             cr_id: id.to_owned(),
@@ -161,13 +178,13 @@ impl Executor {
             added_nodes: addition.added_nodes,
             added_edges: addition.added_edges,
         };
-        if let Err(issues) = room.dag().await?.overlaid(std::slice::from_ref(&overlay)) {
+        if let Err(issues) = room.dag().await?.with_overlays(std::slice::from_ref(&overlay)) {
             let texts: Vec<_> = issues.iter().map(ToString::to_string).collect();
             return Err(Error::failed(texts.join("; ")));
         }
         let dag = room.dag().await?;
         let status = room.status(&dag).await?;
-        let begun = |id: &str| status.nodes.get(id).is_some_and(|it| it.status != Status::Pending);
+        let begun = |id: &str| status.nodes.get(id).is_some_and(|it| it.status != TaskStatus::Pending);
         if let Some(edge) = overlay.added_edges.iter().find(|edge| begun(&edge.to)) {
             return Err(Error::failed(format!(
                 "`{}` has begun, and cannot wait for `{}` any more",
@@ -178,28 +195,28 @@ impl Executor {
             let document = addition.tasks.get(&node.id);
             let document =
                 document.ok_or_else(|| Error::failed(format!("`tasks` lacks the document of `{}`", node.id)))?;
-            let task = Task::parse(document)?.front;
+            let task = TaskFrontMatter::parse(document)?.front;
             if task.id != node.id {
                 return Err(Error::failed(format!("the document of `{}` says id `{}`", node.id, task.id)));
             }
             // No graph has it yet: a document that is there was left by an executor that is gone.
-            let path = room.keep(&format!("tasks/{}.md", node.id), document.as_bytes(), ExpectedVersion::Any).await?;
-            self.tell(ArtifactWritten { path, kind: ArtifactKind::Task });
+            let path = room.write(&format!("tasks/{}.md", node.id), document.as_bytes(), ExpectedVersion::Any).await?;
+            self.emit(ArtifactWritten { path, kind: ArtifactKind::Task });
         }
-        ChangeRequest::go(room, id, RequestStatus::Approved).await?;
-        let path = room.keep_record(&overlay_place(id), &overlay, ExpectedVersion::Any).await?;
-        self.tell(ArtifactWritten { path, kind: ArtifactKind::Dag });
-        ChangeRequest::go(room, id, RequestStatus::Applied).await.map(|()| Some(id.to_owned()))
+        ChangeRequest::transition(room, id, ChangeRequestStatus::Approved).await?;
+        let path = room.write_record(&overlay_path(id), &overlay, ExpectedVersion::Any).await?;
+        self.emit(ArtifactWritten { path, kind: ArtifactKind::Dag });
+        ChangeRequest::transition(room, id, ChangeRequestStatus::Applied).await.map(|()| Some(id.to_owned()))
     }
 }
 
 /// Where what a request added to the plan is kept.
-fn overlay_place(id: &str) -> String {
+fn overlay_path(id: &str) -> String {
     format!("change-requests/{id}/dag-overlay.json")
 }
 
 /// The JSON object in the captain's words.
-fn addition(text: &str) -> Result<Addition> {
+fn parse_addition(text: &str) -> Result<PlanAddition> {
     let (start, end) = (text.find('{'), text.rfind('}'));
     let (Some(start), Some(end)) = (start, end.map(|it| it + 1)) else {
         return Err(Error::failed("there is no JSON object in the answer"));

@@ -8,13 +8,13 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use helve_contract::{
-    Call, CancellationToken, Errand, Error, Event, Result, Session,
+    Call, CancellationToken, Error, Event, Result, Session, TaskContext,
     events::{PauseReason, RunCompleted, RunPaused, RunResumed, RunStarted, TaskRetried},
     jiff::Timestamp,
 };
 use helve_engine::{Engine, EventLog};
 use helve_tools::{
-    artifacts::{Dag, DagStatus, Phase, Room, RunState, RunStatus, Status},
+    artifacts::{CallArtifacts, Dag, DagStatus, RunPhase, RunState, StoredRunStatus, TaskStatus},
     git::Git,
 };
 use serde_json::{Value, json};
@@ -22,17 +22,17 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, mpsc};
 
 use super::{
-    Home, Lock, Run,
-    changes::Seen,
-    working::{Worked, Worker},
+    ExecutorLock, ForgeDir, Run,
+    changes::RequestState,
+    working::{TaskFuture, TaskOutcome},
 };
-use crate::{Budget, Need, Workshop};
+use crate::{Budget, SessionFactory, SessionSpec};
 
 /// How a run is executed.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ExecutorConfig {
     /// Agents at once.
-    pub parallel: usize,
+    pub max_agents: usize,
     /// How often the executor says that an agent lives.
     pub heartbeat: Duration,
     /// How long an agent may be silent.
@@ -47,14 +47,14 @@ pub struct Settings {
     pub ask_about_changes: bool,
 }
 
-impl Default for Settings {
+impl Default for ExecutorConfig {
     fn default() -> Self {
         Self {
-            parallel: 4,
+            max_agents: 4,
             heartbeat: Duration::from_secs(30),
             stale_after: Duration::from_secs(600),
             backoff: Duration::from_secs(1),
-            budget: Budget { time: Some(Duration::from_secs(3600)), ..Budget::default() },
+            budget: Budget { max_time: Some(Duration::from_secs(3600)), ..Budget::default() },
             model: String::new(),
             ask_about_changes: false,
         }
@@ -63,9 +63,9 @@ impl Default for Settings {
 
 /// How a run ended, or why it rests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct RunSummary {
     /// How it stands.
-    pub status: RunStatus,
+    pub status: StoredRunStatus,
     /// Tasks that are merged.
     pub merged: usize,
     /// Tasks in all.
@@ -73,61 +73,67 @@ pub struct Summary {
     /// Tasks that have used all of their attempts.
     pub exhausted: Vec<String>,
     /// Change requests that wait for a person.
-    pub waiting: Vec<String>,
+    pub pending_requests: Vec<String>,
     /// What else there is to say.
-    pub remarks: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// Executes one run.
 pub struct Executor {
-    pub(super) workshop: Arc<dyn Workshop>,
-    pub(super) home: Home,
-    pub(super) settings: Settings,
+    pub(super) session_factory: Arc<dyn SessionFactory>,
+    pub(super) forge_dir: ForgeDir,
+    pub(super) settings: ExecutorConfig,
     pub(super) engine: Arc<Engine>,
     pub(super) session: Arc<Session>,
     pub(super) run: Run,
     pub(super) base: String,
-    pub(super) seen: Mutex<BTreeMap<String, Seen>>,
+    pub(super) request_states: Mutex<BTreeMap<String, RequestState>>,
     identity: OnceCell<Vec<String>>,
     events: EventLog,
     /// The run without a task. Everybody who works in it shares its lease.
-    errand: Errand,
-    _lock: Lock,
+    errand: TaskContext,
+    _lock: ExecutorLock,
 }
 
 impl Executor {
     /// Takes the run up. `base` is the branch that everything ends in. [`Error::Denied`] says that another executor works
     /// in the repository.
-    pub fn open(workshop: Arc<dyn Workshop>, home: Home, run: &Run, base: &str, settings: Settings) -> Result<Self> {
-        helve_tools::artifacts::name("run", &run.label)?;
-        helve_tools::git::branch_name(base)?;
-        let lock = Lock::take(&home, run).map_err(|error| Error::denied(error.to_string()))?;
-        let record = home.events(run).map_err(|error| Error::Internal(error.into()))?;
-        let errand = home.errand(run, &integration(&run.label));
-        let need = Need {
+    pub fn open(
+        workshop: Arc<dyn SessionFactory>,
+        home: ForgeDir,
+        run: &Run,
+        base: &str,
+        settings: ExecutorConfig,
+    ) -> Result<Self> {
+        helve_tools::artifacts::check_file_name("run", &run.label)?;
+        helve_tools::git::check_branch_name(base)?;
+        let lock = ExecutorLock::acquire(&home, run).map_err(|error| Error::denied(error.to_string()))?;
+        let record = home.event_file(run).map_err(|error| Error::Internal(error.into()))?;
+        let errand = home.task_context(run, &integration_branch(&run.label));
+        let need = SessionSpec {
             id: format!("{}-executor", run.id),
             label: Some(format!("{}-executor", run.label)),
             dialect: Some("forge".into()),
             agent: Some("executor".into()),
             role: Some("executor".into()),
             workspace: Some(home.repo().to_owned()),
-            alone: true,
-            errand: Some(errand.clone()),
-            record: Some(record.clone()),
-            ..Need::default()
+            unattended: true,
+            task: Some(errand.clone()),
+            event_file: Some(record.clone()),
+            ..SessionSpec::default()
         };
-        let (engine, session) = workshop.equip(&need)?;
+        let (engine, session) = workshop.create_session(&need)?;
         let events = EventLog::file(&record, run.id.as_str()).map_err(|error| Error::Internal(error.into()))?;
         let (run, base) = (run.clone(), base.to_owned());
         Ok(Self {
-            workshop,
-            home,
+            session_factory: workshop,
+            forge_dir: home,
             settings,
             engine,
             session,
             run,
             base,
-            seen: Mutex::default(),
+            request_states: Mutex::default(),
             identity: OnceCell::new(),
             events,
             errand,
@@ -137,8 +143,8 @@ impl Executor {
 
     /// Where the run lives.
     #[must_use]
-    pub fn home(&self) -> &Home {
-        &self.home
+    pub fn forge_dir(&self) -> &ForgeDir {
+        &self.forge_dir
     }
 
     /// The run.
@@ -148,7 +154,7 @@ impl Executor {
     }
 
     /// What somebody does in the run, with the lease of this executor.
-    pub(super) fn errand(&self) -> Errand {
+    pub(super) fn errand(&self) -> TaskContext {
         self.errand.clone()
     }
 
@@ -159,17 +165,17 @@ impl Executor {
 
     /// Git in the repository. It is looked at once.
     pub(super) async fn git<'a>(&self, call: &'a Call) -> Result<Git<'a>> {
-        let identity = self.identity.get_or_try_init(|| async { Git::of(call).await?.identity().await }).await?;
-        Ok(Git::known(call, identity.clone()))
+        let identity = self.identity.get_or_try_init(|| async { Git::open(call).await?.identity().await }).await?;
+        Ok(Git::with_identity(call, identity.clone()))
     }
 
     /// Records something. A record that cannot be written never stops a run.
-    pub(super) fn tell(&self, event: impl Into<Event>) {
+    pub(super) fn emit(&self, event: impl Into<Event>) {
         _ = self.events.emit(event);
     }
 
     /// Calls one of the executor's tools, through the door that every call goes through.
-    pub(super) async fn tool(&self, name: &str, args: Value) -> Result<Value> {
+    pub(super) async fn call_tool(&self, name: &str, args: Value) -> Result<Value> {
         let reply = self.engine.run(name, args, self.call()).await;
         let data = reply.data.unwrap_or_default();
         if reply.is_error {
@@ -180,13 +186,13 @@ impl Executor {
     }
 
     /// Moves a task.
-    pub(super) async fn mark(&self, task: &str, status: Status) -> Result<()> {
-        self.tool("mark_task_status", json!({ "taskId": task, "status": status })).await.map(|_| ())
+    pub(super) async fn set_status(&self, task: &str, status: TaskStatus) -> Result<()> {
+        self.call_tool("mark_task_status", json!({ "taskId": task, "status": status })).await.map(|_| ())
     }
 
     /// Executes until all is merged, nothing can go on, somebody must decide, or it is cancelled. [`Error::RunHeld`]: the
     /// run is planned or executed elsewhere. [`Error::LeaseLost`]: another executor has taken it over meanwhile.
-    pub async fn run(&self, cancel: &CancellationToken) -> Result<Summary> {
+    pub async fn run(&self, cancel: &CancellationToken) -> Result<RunSummary> {
         self.errand.artifacts.claim().await?;
         let summary = self.run_claimed(cancel).await;
         let released = self.errand.artifacts.release().await;
@@ -194,12 +200,12 @@ impl Executor {
         released.map(|()| summary)
     }
 
-    async fn run_claimed(&self, cancel: &CancellationToken) -> Result<Summary> {
-        let (orders, mut ordered) = mpsc::unbounded_channel::<Worker<'_>>();
+    async fn run_claimed(&self, cancel: &CancellationToken) -> Result<RunSummary> {
+        let (orders, mut ordered) = mpsc::unbounded_channel::<TaskFuture<'_>>();
         let (tells, told) = mpsc::unbounded_channel();
         // The agents work on while this one merges, asks the captain, or waits for git.
         let crew = async {
-            let mut working: FuturesUnordered<Worker<'_>> = FuturesUnordered::new();
+            let mut working: FuturesUnordered<TaskFuture<'_>> = FuturesUnordered::new();
             loop {
                 tokio::select! {
                     Some(worker) = ordered.recv() => working.push(worker),
@@ -212,50 +218,50 @@ impl Executor {
             }
         };
         tokio::select! {
-            summary = self.lead(cancel, orders, told) => summary,
+            summary = self.schedule_loop(cancel, orders, told) => summary,
             () = crew => Err(Error::failed("the agents were lost")),
         }
     }
 
     /// Decides what is done next, again and again.
-    async fn lead<'a>(
+    async fn schedule_loop<'a>(
         &'a self,
         cancel: &CancellationToken,
-        orders: mpsc::UnboundedSender<Worker<'a>>,
-        mut told: mpsc::UnboundedReceiver<(String, Worked)>,
-    ) -> Result<Summary> {
+        orders: mpsc::UnboundedSender<TaskFuture<'a>>,
+        mut told: mpsc::UnboundedReceiver<(String, TaskOutcome)>,
+    ) -> Result<RunSummary> {
         let call = self.call();
-        let room = Room::of(&call)?;
+        let room = CallArtifacts::for_call(&call)?;
         let began = call.now();
-        self.unlock();
-        self.begin(&room).await?;
+        self.remove_stale_locks();
+        self.check_and_start(&room).await?;
         self.recover(&room).await?;
         let mut working: BTreeSet<String> = BTreeSet::new();
         let mut not_before: BTreeMap<String, Timestamp> = BTreeMap::new();
         let mut tick = tokio::time::interval(self.settings.heartbeat.min(Duration::from_secs(1)));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let waiting = loop {
-            let waiting = self.changes(&room).await?;
+            let waiting = self.process_change_requests(&room).await?;
             let dag = room.dag().await?;
-            if self.merge(&room, &dag).await? {
+            if self.merge_ready(&room, &dag).await? {
                 // It asked for a change of the plan, which comes first.
                 continue;
             }
             let status = room.status(&dag).await?;
             let stopped = cancel.is_cancelled() || !waiting.is_empty();
-            let mut aside = self.to_follow(&room, &working).await?;
+            let mut aside = self.pending_followups(&room, &working).await?;
             if !stopped {
-                for task in self.ready(&dag, &status, &not_before, &working) {
-                    _ = orders.send(self.work(&dag, &task, cancel.clone()));
+                for task in self.ready_tasks(&dag, &status, &not_before, &working) {
+                    _ = orders.send(self.spawn_task(&dag, &task, cancel.clone()));
                     working.insert(task);
                 }
-                let free = self.settings.parallel.saturating_sub(working.len()).min(aside.len());
+                let free = self.settings.max_agents.saturating_sub(working.len()).min(aside.len());
                 for (id, what) in aside.drain(..free) {
-                    _ = orders.send(self.work_aside(id.clone(), what, cancel.clone()));
+                    _ = orders.send(self.run_followup(id.clone(), what, cancel.clone()));
                     working.insert(id);
                 }
             }
-            self.note(&room, &dag, &waiting, working.len()).await?;
+            self.save_state(&room, &dag, &waiting, working.len()).await?;
             // What is pending and can begin was begun, or rests; what can be tried again is made pending by the tick.
             let more = status.ready(&dag).next().is_some() || status.nodes.values().any(can_retry) || !aside.is_empty();
             if working.is_empty() && (stopped || !more) {
@@ -263,25 +269,25 @@ impl Executor {
             }
             tokio::select! {
                 Some((task, ended)) = told.recv() => {
-                    self.concluded(&room, &task, ended, cancel, &mut not_before).await?;
+                    self.handle_outcome(&room, &task, ended, cancel, &mut not_before).await?;
                     working.remove(&task);
                 }
                 _ = tick.tick() => {
                     self.errand.artifacts.renew().await?;
-                    self.retry(&room, &not_before).await?;
+                    self.retry_failed(&room, &not_before).await?;
                 }
             }
         };
-        self.conclude(&room, waiting, began, cancel.is_cancelled()).await
+        self.finish(&room, waiting, began, cancel.is_cancelled()).await
     }
 
     /// Checks that the plan can run, and says that it does.
-    async fn begin(&self, room: &Room<'_>) -> Result<()> {
+    async fn check_and_start(&self, room: &CallArtifacts<'_>) -> Result<()> {
         let dag = room.dag().await?;
         let lacking: Vec<_> = {
             let mut lacking = Vec::new();
             for node in &dag.nodes {
-                if room.bytes(&format!("tasks/{}.md", node.id)).await?.is_none() {
+                if room.read_bytes(&format!("tasks/{}.md", node.id)).await?.is_none() {
                     lacking.push(node.id.as_str());
                 }
             }
@@ -293,18 +299,18 @@ impl Executor {
                 lacking.join(", ")
             )));
         }
-        self.make_integration().await?;
+        self.create_integration_branch().await?;
         let now = self.call().now();
         let (tasks, refineries) = dag.counts();
-        let repo = self.home.repo().display().to_string();
+        let repo = self.forge_dir.repo().display().to_string();
         let mut first = false;
-        room.revise(
+        room.update_record(
             "run-state.json",
-            || Ok(RunState::planned(&self.run.id, &repo, now)),
+            || Ok(RunState::new(&self.run.id, &repo, now)),
             |state: &mut RunState| {
                 first = state.started_at.is_none();
-                state.status = RunStatus::Executing;
-                state.current_phase = Phase::Execution;
+                state.status = StoredRunStatus::Executing;
+                state.current_phase = RunPhase::Execution;
                 state.started_at.get_or_insert(now);
                 state.total_tasks = tasks + refineries;
                 state.base_branch.clone_from(&self.base);
@@ -314,17 +320,17 @@ impl Executor {
         )
         .await?;
         if first {
-            let plan = room.bytes("dag.json").await?.unwrap_or_default();
+            let plan = room.read_bytes("dag.json").await?.unwrap_or_default();
             let hash = Sha256::digest(plan).iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
-            self.tell(RunStarted { repo_url: repo, dag_hash: hash });
+            self.emit(RunStarted { repo_url: repo, dag_hash: hash });
         } else {
-            self.tell(RunResumed { cr_id: None, overlay_id: None });
+            self.emit(RunResumed { cr_id: None, overlay_id: None });
         }
         Ok(())
     }
 
     /// Tasks that can begin now, in the order of the plan, as far as there is room for more agents.
-    fn ready(
+    fn ready_tasks(
         &self,
         dag: &Dag,
         status: &DagStatus,
@@ -332,14 +338,14 @@ impl Executor {
         working: &BTreeSet<String>,
     ) -> Vec<String> {
         let now = self.call().now();
-        let free = self.settings.parallel.saturating_sub(working.len());
+        let free = self.settings.max_agents.saturating_sub(working.len());
         let rested = |id: &str| not_before.get(id).is_none_or(|time| *time <= now);
         let ready = status.ready(dag).filter(|node| rested(&node.id) && !working.contains(&node.id));
         ready.map(|node| node.id.clone()).take(free).collect()
     }
 
     /// Gives tasks that failed another attempt, once they have rested.
-    async fn retry(&self, room: &Room<'_>, not_before: &BTreeMap<String, Timestamp>) -> Result<()> {
+    async fn retry_failed(&self, room: &CallArtifacts<'_>, not_before: &BTreeMap<String, Timestamp>) -> Result<()> {
         let dag = room.dag().await?;
         let now = self.call().now();
         let again: Vec<_> = {
@@ -353,26 +359,26 @@ impl Executor {
                 .collect()
         };
         for task in again {
-            self.mark(&task, Status::Pending).await?;
-            let attempt = room.status(&dag).await?.of(&task)?.current_attempt;
+            self.set_status(&task, TaskStatus::Pending).await?;
+            let attempt = room.status(&dag).await?.node(&task)?.current_attempt;
             let branch = format!("forge/{task}/{attempt}");
-            self.tell(TaskRetried { task_id: task, attempt_id: attempt.to_string(), branch });
+            self.emit(TaskRetried { task_id: task, attempt_id: attempt.to_string(), branch });
         }
         Ok(())
     }
 
     /// Keeps how the run stands.
-    async fn note(&self, room: &Room<'_>, dag: &Dag, waiting: &[String], working: usize) -> Result<()> {
+    async fn save_state(&self, room: &CallArtifacts<'_>, dag: &Dag, waiting: &[String], working: usize) -> Result<()> {
         let status = room.status(dag).await?;
-        let count = |wanted: Status| status.nodes.values().filter(|it| it.status == wanted).count();
-        let (merged, total) = (count(Status::Merged), dag.nodes.len());
+        let count = |wanted: TaskStatus| status.nodes.values().filter(|it| it.status == wanted).count();
+        let (merged, total) = (count(TaskStatus::Merged), dag.nodes.len());
         let failed = status.nodes.values().filter(|it| is_exhausted(it)).count();
         let paused = !waiting.is_empty();
-        let last = self.home.last_event(&self.run);
+        let last = self.forge_dir.last_event(&self.run);
         let waiting = waiting.to_vec();
         let first = waiting.first().cloned();
         let changed = room
-            .revise(
+            .update_record(
                 "run-state.json",
                 || Err(Error::failed("the run has lost its state")),
                 move |state: &mut RunState| {
@@ -380,106 +386,113 @@ impl Executor {
                     (state.completed_tasks, state.failed_tasks) = (merged, failed);
                     (state.running_tasks, state.total_tasks) = (working, total);
                     state.active_crs.clone_from(&waiting);
-                    note_last(state, last.as_ref());
-                    state.status = if paused { RunStatus::Paused } else { RunStatus::Executing };
-                    state.current_phase = if paused { Phase::Paused } else { Phase::Execution };
+                    set_last_event(state, last.as_ref());
+                    state.status = if paused { StoredRunStatus::Paused } else { StoredRunStatus::Executing };
+                    state.current_phase = if paused { RunPhase::Paused } else { RunPhase::Execution };
                     Ok((was != state.status).then_some(state.status))
                 },
             )
             .await?;
         match changed {
-            Some(RunStatus::Paused) => {
-                self.tell(RunPaused { reason: PauseReason::ChangeRequest, cr_id: first });
+            Some(StoredRunStatus::Paused) => {
+                self.emit(RunPaused { reason: PauseReason::ChangeRequest, cr_id: first });
             }
-            Some(RunStatus::Executing) => self.tell(RunResumed { cr_id: None, overlay_id: None }),
+            Some(StoredRunStatus::Executing) => self.emit(RunResumed { cr_id: None, overlay_id: None }),
             _ => {}
         }
         Ok(())
     }
 
     /// Says how the run ended, or why it rests; a run whose tasks are all merged ends in its base branch.
-    async fn conclude(
+    async fn finish(
         &self,
-        room: &Room<'_>,
+        room: &CallArtifacts<'_>,
         waiting: Vec<String>,
         began: Timestamp,
         stopped: bool,
-    ) -> Result<Summary> {
+    ) -> Result<RunSummary> {
         let dag = room.dag().await?;
         let status = room.status(&dag).await?;
-        let merged = status.nodes.values().filter(|it| it.status == Status::Merged).count();
+        let merged = status.nodes.values().filter(|it| it.status == TaskStatus::Merged).count();
         let exhausted: Vec<_> =
             status.nodes.values().filter(|it| is_exhausted(it)).map(|it| it.task_id.clone()).collect();
         let mut remarks = Vec::new();
         let end = if merged == dag.nodes.len() {
-            remarks.extend(self.land().await?);
-            for branch in self.followed(room).await? {
+            remarks.extend(self.merge_into_base().await?);
+            for branch in self.finished_branches(room).await? {
                 remarks.push(format!("a follow-up waits on `{branch}`: look at it, and merge it if it is right"));
             }
-            RunStatus::Completed
+            StoredRunStatus::Completed
         } else if stopped || !waiting.is_empty() {
-            RunStatus::Paused
+            StoredRunStatus::Paused
         } else {
-            RunStatus::Failed
+            StoredRunStatus::Failed
         };
         let now = self.call().now();
-        room.revise(
+        room.update_record(
             "run-state.json",
             || Err(Error::failed("the run has lost its state")),
             |state: &mut RunState| {
                 state.status = end;
                 (state.completed_tasks, state.failed_tasks, state.running_tasks) = (merged, exhausted.len(), 0);
-                if end == RunStatus::Paused {
-                    state.current_phase = Phase::Paused;
+                if end == StoredRunStatus::Paused {
+                    state.current_phase = RunPhase::Paused;
                 }
-                if matches!(end, RunStatus::Completed | RunStatus::Failed) {
+                if matches!(end, StoredRunStatus::Completed | StoredRunStatus::Failed) {
                     state.completed_at.get_or_insert(now);
-                    state.current_phase = Phase::Completed;
+                    state.current_phase = RunPhase::Completed;
                 }
                 Ok(())
             },
         )
         .await?;
-        if stopped && end == RunStatus::Paused {
-            self.tell(RunPaused { reason: PauseReason::User, cr_id: None });
+        if stopped && end == StoredRunStatus::Paused {
+            self.emit(RunPaused { reason: PauseReason::User, cr_id: None });
         }
-        if matches!(end, RunStatus::Completed | RunStatus::Failed) {
+        if matches!(end, StoredRunStatus::Completed | StoredRunStatus::Failed) {
             let seconds = now.duration_since(began).as_secs();
-            self.tell(RunCompleted {
+            self.emit(RunCompleted {
                 total_completed: merged as u64,
                 total_failed: exhausted.len() as u64,
                 duration: seconds,
             });
         }
-        let last = self.home.last_event(&self.run);
-        room.revise(
+        let last = self.forge_dir.last_event(&self.run);
+        room.update_record(
             "run-state.json",
             || Err(Error::failed("the run has lost its state")),
             |state: &mut RunState| {
-                note_last(state, last.as_ref());
+                set_last_event(state, last.as_ref());
                 Ok(())
             },
         )
         .await?;
-        Ok(Summary { status: end, merged, total: dag.nodes.len(), exhausted, waiting, remarks })
+        Ok(RunSummary {
+            status: end,
+            merged,
+            total: dag.nodes.len(),
+            exhausted,
+            pending_requests: waiting,
+            notes: remarks,
+        })
     }
 }
 
-fn note_last(state: &mut RunState, last: Option<&(String, u64)>) {
+fn set_last_event(state: &mut RunState, last: Option<&(String, u64)>) {
     if let Some((id, seq)) = last {
         (state.last_event_id, state.last_event_seq) = (id.clone(), *seq);
     }
 }
 
 /// The branch that a run's work is merged into, until it lands.
-pub(super) fn integration(label: &str) -> String {
+pub(super) fn integration_branch(label: &str) -> String {
     format!("forge-run/{label}")
 }
 
 pub(super) fn is_exhausted(node: &helve_tools::artifacts::NodeStatus) -> bool {
-    matches!(node.status, Status::Failed | Status::Stale) && node.current_attempt >= node.max_attempts
+    matches!(node.status, TaskStatus::Failed | TaskStatus::Stale) && node.current_attempt >= node.max_attempts
 }
 
 fn can_retry(node: &helve_tools::artifacts::NodeStatus) -> bool {
-    matches!(node.status, Status::Failed | Status::Stale) && node.current_attempt < node.max_attempts
+    matches!(node.status, TaskStatus::Failed | TaskStatus::Stale) && node.current_attempt < node.max_attempts
 }

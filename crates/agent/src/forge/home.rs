@@ -8,7 +8,7 @@ use std::{
 };
 
 use helve_contract::{
-    Errand,
+    TaskContext,
     events::EventRecord,
     ids::{self, DEFAULT_TENANT},
     ports::{Artifacts, RunArtifacts},
@@ -17,7 +17,7 @@ use helve_engine::FileEvents;
 use helve_store::FileArtifacts;
 use serde::{Deserialize, Serialize};
 
-use super::executor::integration;
+use super::executor::integration_branch;
 
 /// The file that says whose a run is.
 const OWNER: &str = "run.json";
@@ -45,23 +45,23 @@ struct Owner {
 /// `artifacts/ID` and `runs/ID` belong to one run. `artifacts/LABEL` and `runs/LABEL` are links to them: the first one
 /// also reserves the label, because only one process can make it.
 #[derive(Clone)]
-pub struct Home {
+pub struct ForgeDir {
     repo: PathBuf,
     artifacts: FileArtifacts,
     tenant: String,
     user: String,
 }
 
-impl Home {
+impl ForgeDir {
     /// The folder of a repository's runs; it is made if it is not there.
-    pub fn of(repo: &Path, tenant: &str, user: &str) -> io::Result<Self> {
+    pub fn open(repo: &Path, tenant: &str, user: &str) -> io::Result<Self> {
         let repo = fs::canonicalize(repo)?;
         let artifacts = FileArtifacts::at(&repo.join(".forge"));
         let home = Self { repo, artifacts, tenant: tenant.to_owned(), user: user.to_owned() };
         for folder in ["artifacts", "runs", "worktrees"] {
-            fs::create_dir_all(home.dir().join(folder))?;
+            fs::create_dir_all(home.path().join(folder))?;
         }
-        let ignore = home.dir().join(".gitignore");
+        let ignore = home.path().join(".gitignore");
         if !ignore.exists() {
             fs::write(ignore, "*\n")?;
         }
@@ -74,7 +74,7 @@ impl Home {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a label must not have the form of an id"));
         }
         let run = Run { id: ids::new_id(), label: label.to_owned() };
-        let [record, artifacts] = ["runs", "artifacts"].map(|it| self.dir().join(it).join(&run.id));
+        let [record, artifacts] = ["runs", "artifacts"].map(|it| self.path().join(it).join(&run.id));
         let owner = Owner {
             id: run.id.clone(),
             label: run.label.clone(),
@@ -85,12 +85,12 @@ impl Home {
         fs::create_dir(&artifacts)?;
         fs::write(record.join(OWNER), serde_json::to_vec(&owner)?)?;
         // The last step: until then nobody sees the run.
-        if let Err(error) = symlink(&run.id, self.dir().join("artifacts").join(label)) {
+        if let Err(error) = symlink(&run.id, self.path().join("artifacts").join(label)) {
             _ = fs::remove_dir_all(record);
             _ = fs::remove_dir(artifacts);
             return Err(error);
         }
-        _ = symlink(&run.id, self.dir().join("runs").join(label));
+        _ = symlink(&run.id, self.path().join("runs").join(label));
         Ok(run)
     }
 
@@ -112,14 +112,14 @@ impl Home {
     /// Whether a branch of an earlier run with this label is left. What git stores in another way is found when the run
     /// begins.
     fn has_branch(&self, label: &str) -> bool {
-        let (git, name) = (self.repo.join(".git"), format!("refs/heads/{}", integration(label)));
+        let (git, name) = (self.repo.join(".git"), format!("refs/heads/{}", integration_branch(label)));
         let packed = fs::read_to_string(git.join("packed-refs")).unwrap_or_default();
         git.join(&name).exists() || packed.lines().any(|line| line.ends_with(&format!(" {name}")))
     }
 
     /// Notes that the run's branch is its own, before it is made. `false`: it was noted before.
     pub(super) fn claim_branch(&self, run: &Run) -> io::Result<bool> {
-        let mark = self.dir().join("runs").join(&run.id).join("branch");
+        let mark = self.path().join("runs").join(&run.id).join("branch");
         match fs::File::create_new(mark) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -129,7 +129,7 @@ impl Home {
 
     /// Takes that note back.
     pub(super) fn release_branch(&self, run: &Run) {
-        _ = fs::remove_file(self.dir().join("runs").join(&run.id).join("branch"));
+        _ = fs::remove_file(self.path().join("runs").join(&run.id).join("branch"));
     }
 
     /// The repository.
@@ -138,7 +138,7 @@ impl Home {
     }
 
     /// The folder itself.
-    pub fn dir(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         self.repo.join(".forge")
     }
 
@@ -148,8 +148,8 @@ impl Home {
     }
 
     /// The record of a run.
-    pub fn events(&self, run: &Run) -> io::Result<PathBuf> {
-        let folder = self.dir().join("runs").join(&run.id);
+    pub fn event_file(&self, run: &Run) -> io::Result<PathBuf> {
+        let folder = self.path().join("runs").join(&run.id);
         fs::create_dir_all(&folder)?;
         Ok(folder.join("events.ndjson"))
     }
@@ -161,28 +161,28 @@ impl Home {
 
     /// The last events of a run in order, at most so many. A record that cannot be read has none.
     pub fn recent_events(&self, run: &Run, limit: usize) -> Vec<EventRecord> {
-        let file = self.dir().join("runs").join(&run.id).join("events.ndjson");
+        let file = self.path().join("runs").join(&run.id).join("events.ndjson");
         FileEvents::new(file).tail_now(&run.id, limit).unwrap_or_default()
     }
 
     /// The work tree of one attempt at a task.
-    pub fn desk(&self, run: &Run, task: &str, attempt: u32) -> PathBuf {
-        self.dir().join("worktrees").join(format!("{}.{task}.{attempt}", run.id))
+    pub fn clone_dir(&self, run: &Run, task: &str, attempt: u32) -> PathBuf {
+        self.path().join("worktrees").join(format!("{}.{task}.{attempt}", run.id))
     }
 
     /// Removes every work tree of a run.
-    pub(super) fn clear_desks(&self, run: &Run) {
+    pub(super) fn remove_clones(&self, run: &Run) {
         let ours = format!("{}.", run.id);
-        for entry in fs::read_dir(self.dir().join("worktrees")).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(self.path().join("worktrees")).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&ours) {
-                _ = super::desk::clear(&entry.path());
+                _ = super::desk::remove_dir_if_exists(&entry.path());
             }
         }
     }
 
     /// The runs that there are, by label.
     pub fn runs(&self) -> Vec<Run> {
-        let entries = fs::read_dir(self.dir().join("artifacts")).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.path().join("artifacts")).into_iter().flatten().flatten();
         let mut runs: Vec<_> = entries.filter_map(|it| self.run_labelled(it.file_name().into_string().ok()?)).collect();
         runs.sort_by(|one, other| one.label.cmp(&other.label));
         runs
@@ -193,22 +193,22 @@ impl Home {
         if ids::is_id(&label) {
             return None;
         }
-        let path = self.dir().join("artifacts").join(&label);
+        let path = self.path().join("artifacts").join(&label);
         let Ok(target) = fs::read_link(&path) else {
             // A run from before runs had owners belongs to everybody who uses the default tenant.
             let is_known = path.is_dir() && self.tenant == DEFAULT_TENANT;
             return is_known.then(|| Run { id: label.clone(), label });
         };
         let id = target.to_str().filter(|it| ids::is_id(it))?.to_owned();
-        let owner = fs::read(self.dir().join("runs").join(&id).join(OWNER)).ok()?;
+        let owner = fs::read(self.path().join("runs").join(&id).join(OWNER)).ok()?;
         let owner: Owner = serde_json::from_slice(&owner).ok()?;
         let is_own = owner.id == id && owner.tenant == self.tenant && owner.user == self.user;
         is_own.then_some(Run { id, label })
     }
 
     /// What somebody does in a run. It begins without the lease of the run.
-    pub fn errand(&self, run: &Run, base: &str) -> Errand {
-        Errand {
+    pub fn task_context(&self, run: &Run, base: &str) -> TaskContext {
+        TaskContext {
             run: run.id.clone(),
             label: run.label.clone(),
             task: None,

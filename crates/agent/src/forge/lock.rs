@@ -5,17 +5,17 @@ use std::{
     io::{self, Read, Seek, Write},
 };
 
-use super::{Home, Run};
+use super::{ForgeDir, Run};
 
 /// The right to execute runs in a repository, as long as it is held.
-pub struct Lock {
+pub struct ExecutorLock {
     _file: File,
 }
 
-impl Lock {
+impl ExecutorLock {
     /// Takes the right. The error says who has it.
-    pub fn take(home: &Home, run: &Run) -> io::Result<Self> {
-        let path = home.dir().join("executor.lock");
+    pub fn acquire(home: &ForgeDir, run: &Run) -> io::Result<Self> {
+        let path = home.path().join("executor.lock");
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
         match file.try_lock() {
             Ok(()) => {}

@@ -8,23 +8,23 @@ use std::{
 
 use helve_contract::{Error, Result, events::RefineryMerged, ids};
 use helve_tools::{
-    artifacts::{ChangeRequest, Dag, Document, NodeKind, RequestStatus, Room, Status},
-    git::{Git, Joined, join},
+    artifacts::{CallArtifacts, ChangeRequest, ChangeRequestStatus, Dag, DagNodeKind, FrontMatterDocument, TaskStatus},
+    git::{Git, MergeOutcome, merge_commits},
 };
 
 use super::{
-    executor::{Executor, integration},
-    working::sources,
+    executor::{Executor, integration_branch},
+    working::dependency_branches,
 };
 
 impl Executor {
     /// The branch that the run's work comes together in, made from the base.
-    pub(super) async fn make_integration(&self) -> Result<()> {
+    pub(super) async fn create_integration_branch(&self) -> Result<()> {
         let call = self.call();
         let git = self.git(&call).await?;
-        let name = integration(&self.run.label);
-        let is_first = self.home.claim_branch(&self.run).map_err(|error| Error::Internal(error.into()))?;
-        let is_there = git.branch(&name).await?.is_some();
+        let name = integration_branch(&self.run.label);
+        let is_first = self.forge_dir.claim_branch(&self.run).map_err(|error| Error::Internal(error.into()))?;
+        let is_there = git.branch_tip(&name).await?.is_some();
         let is_old_run = !ids::is_id(&self.run.id);
         if is_there && (is_old_run || !is_first) {
             return Ok(());
@@ -32,18 +32,18 @@ impl Executor {
         if is_there {
             return Err(self.foreign_branch(&name));
         }
-        let base = git.branch(&self.base).await?;
+        let base = git.branch_tip(&self.base).await?;
         let base = base.ok_or_else(|| {
             Error::failed(format!("there is no branch `{}`; commit something to it first", self.base))
         })?;
-        git.must(&["update-ref", "--create-reflog", &format!("refs/heads/{name}"), &base, ""]).await?;
+        git.run_checked(&["update-ref", "--create-reflog", &format!("refs/heads/{name}"), &base, ""]).await?;
         Ok(())
     }
 
     /// The run begins, and its branch is there already: another run with the same label made it.
     fn foreign_branch(&self, name: &str) -> Error {
         // The next start must find it out again.
-        self.home.release_branch(&self.run);
+        self.forge_dir.release_branch(&self.run);
         let label = &self.run.label;
         Error::failed(format!(
             "the branch `{name}` is left from an earlier run with the label `{label}`, so this run does not use it; \
@@ -54,39 +54,39 @@ impl Executor {
     /// Merges what is ready for it. A refinery's branch brings with it what it merged; a task that no refinery waits for,
     /// or that another task waits for, is merged alone. Whether a change of the plan was asked for, because something
     /// does not fit.
-    pub(super) async fn merge(&self, room: &Room<'_>, dag: &Dag) -> Result<bool> {
+    pub(super) async fn merge_ready(&self, room: &CallArtifacts<'_>, dag: &Dag) -> Result<bool> {
         let status = room.status(dag).await?;
-        if status.nodes.values().all(|it| it.status != Status::MergeReady) {
+        if status.nodes.values().all(|it| it.status != TaskStatus::MergeReady) {
             return Ok(false);
         }
         let mut asked = false;
         let (mut awaited, mut needed) = (HashSet::new(), HashSet::new());
         for node in &dag.nodes {
-            let set = if node.kind == NodeKind::Refinery { &mut awaited } else { &mut needed };
+            let set = if node.kind == DagNodeKind::Refinery { &mut awaited } else { &mut needed };
             set.extend(node.dependencies.iter().map(String::as_str));
         }
-        for node in dag.order() {
-            let state = status.of(&node.id)?;
+        for node in dag.topological_order() {
+            let state = status.node(&node.id)?;
             let id = node.id.as_str();
-            let alone = node.kind == NodeKind::Refinery || !awaited.contains(id) || needed.contains(id);
-            if state.status != Status::MergeReady || !alone {
+            let alone = node.kind == DagNodeKind::Refinery || !awaited.contains(id) || needed.contains(id);
+            if state.status != TaskStatus::MergeReady || !alone {
                 continue;
             }
             let branch = format!("forge/{id}/{}", state.current_attempt);
-            let before = self.tip().await?;
+            let before = self.integration_head().await?;
             if let Err(files) = self.integrate(&branch).await? {
-                asked |= self.ask_for_help(room, &node.id, &branch, &files).await?;
+                asked |= self.request_change(room, &node.id, &branch, &files).await?;
                 continue;
             }
-            if node.kind == NodeKind::Refinery {
+            if node.kind == DagNodeKind::Refinery {
                 for dependency in &node.dependencies {
-                    self.mark(dependency, Status::Merged).await?;
+                    self.set_status(dependency, TaskStatus::Merged).await?;
                 }
-                let conflicts = self.were_conflicts(&branch, &before).await?;
-                let merged_branches = sources(node, &status)?;
-                self.tell(RefineryMerged { task_id: node.id.clone(), merged_branches, conflicts });
+                let conflicts = self.past_conflicts(&branch, &before).await?;
+                let merged_branches = dependency_branches(node, &status)?;
+                self.emit(RefineryMerged { task_id: node.id.clone(), merged_branches, conflicts });
             }
-            self.mark(&node.id, Status::Merged).await?;
+            self.set_status(&node.id, TaskStatus::Merged).await?;
         }
         Ok(asked)
     }
@@ -95,39 +95,39 @@ impl Executor {
     async fn integrate(&self, branch: &str) -> Result<Result<(), Vec<String>>> {
         let call = self.call();
         let git = self.git(&call).await?;
-        let name = integration(&self.run.label);
+        let name = integration_branch(&self.run.label);
         let gone = |name: &str| Error::failed(format!("the branch `{name}` is gone"));
-        let ours = git.branch(&name).await?.ok_or_else(|| gone(&name))?;
-        let theirs = git.branch(branch).await?.ok_or_else(|| gone(branch))?;
+        let ours = git.branch_tip(&name).await?.ok_or_else(|| gone(&name))?;
+        let theirs = git.branch_tip(branch).await?.ok_or_else(|| gone(branch))?;
         let message = format!("Merge branch '{branch}' into {name}");
-        match join(&git, &ours, &theirs, &message).await? {
-            Joined::Commit(tip) if tip == ours => Ok(Ok(())),
-            Joined::Commit(tip) => {
-                git.must(&["update-ref", &format!("refs/heads/{name}"), &tip, &ours]).await?;
+        match merge_commits(&git, &ours, &theirs, &message).await? {
+            MergeOutcome::Commit(tip) if tip == ours => Ok(Ok(())),
+            MergeOutcome::Commit(tip) => {
+                git.run_checked(&["update-ref", &format!("refs/heads/{name}"), &tip, &ours]).await?;
                 Ok(Ok(()))
             }
-            Joined::Conflict(files) => Ok(Err(files)),
+            MergeOutcome::Conflict(files) => Ok(Err(files)),
         }
     }
 
     /// The last commit of the run's branch.
-    async fn tip(&self) -> Result<String> {
+    async fn integration_head(&self) -> Result<String> {
         let call = self.call();
-        let tip = self.git(&call).await?.branch(&integration(&self.run.label)).await?;
-        tip.ok_or_else(|| Error::failed(format!("the branch `{}` is gone", integration(&self.run.label))))
+        let tip = self.git(&call).await?.branch_tip(&integration_branch(&self.run.label)).await?;
+        tip.ok_or_else(|| Error::failed(format!("the branch `{}` is gone", integration_branch(&self.run.label))))
     }
 
     /// The files that did not fit together when a branch was made, by the merges in it since a commit.
-    async fn were_conflicts(&self, branch: &str, since: &str) -> Result<Vec<String>> {
+    async fn past_conflicts(&self, branch: &str, since: &str) -> Result<Vec<String>> {
         let call = self.call();
         let git = self.git(&call).await?;
         let range = format!("{since}..refs/heads/{branch}");
-        let merges = git.must(&["rev-list", "--merges", "--parents", "--max-count=200", &range, "--"]).await?;
+        let merges = git.run_checked(&["rev-list", "--merges", "--parents", "--max-count=200", &range, "--"]).await?;
         let mut files = BTreeSet::new();
         for line in merges.lines() {
             let mut ids = line.split(' ').skip(1);
             if let (Some(ours), Some(theirs)) = (ids.next(), ids.next())
-                && let Joined::Conflict(found) = join(&git, ours, theirs, "looked at again").await?
+                && let MergeOutcome::Conflict(found) = merge_commits(&git, ours, theirs, "looked at again").await?
             {
                 files.extend(found);
             }
@@ -136,9 +136,15 @@ impl Executor {
     }
 
     /// Asks for a change of the plan, because a branch does not fit. Once is enough; whether this was that once.
-    async fn ask_for_help(&self, room: &Room<'_>, task: &str, branch: &str, files: &[String]) -> Result<bool> {
+    async fn request_change(
+        &self,
+        room: &CallArtifacts<'_>,
+        task: &str,
+        branch: &str,
+        files: &[String],
+    ) -> Result<bool> {
         let title = format!("{branch} conflicts with what is merged");
-        if ChangeRequest::all(room).await?.iter().any(|it| it.front.title == title) {
+        if ChangeRequest::load_all(room).await?.iter().any(|it| it.front.title == title) {
             return Ok(false);
         }
         let reason = format!("{} changed on both sides", files.join(", "));
@@ -147,7 +153,7 @@ impl Executor {
             title,
             emitted_by: self.session.name().to_owned(),
             emitted_at: self.call().now(),
-            status: RequestStatus::Pending,
+            status: ChangeRequestStatus::Pending,
             reason: reason.clone(),
             affected_tasks: vec![task.to_owned()],
             suggested_changes: format!("Add a refinery that depends on {task} and merges it."),
@@ -155,36 +161,36 @@ impl Executor {
         let body = format!(
             "## Description\n\n{reason}\n\n## Impact Assessment\n\n{task} cannot be merged.\n\n## Proposed Resolution\n\nA refinery after {task}."
         );
-        ChangeRequest::add(room, Document { front, body }).await?;
+        ChangeRequest::add(room, FrontMatterDocument { front, body }).await?;
         Ok(true)
     }
 
     /// The note that lies here while the base is moved on.
-    fn landing(&self) -> PathBuf {
-        self.home.dir().join("runs").join(&self.run.id).join("landing")
+    fn landing_marker(&self) -> PathBuf {
+        self.forge_dir.path().join("runs").join(&self.run.id).join("landing")
     }
 
     /// Whether the changes in the work tree come from a landing that was cut off: a note says so, and every file is as it
     /// was before, or as it will be.
-    async fn was_landing(&self, git: &Git<'_>, note: &Path, base: &str, tip: &str) -> Result<bool> {
+    async fn is_interrupted_landing(&self, git: &Git<'_>, note: &Path, base: &str, tip: &str) -> Result<bool> {
         if !note.exists() {
             return Ok(false);
         }
-        let old = git.must(&["diff", "--name-only", "--no-ext-diff", base, "--"]).await?;
-        let new = git.must(&["diff", "--name-only", "--no-ext-diff", tip, "--"]).await?;
+        let old = git.run_checked(&["diff", "--name-only", "--no-ext-diff", base, "--"]).await?;
+        let new = git.run_checked(&["diff", "--name-only", "--no-ext-diff", tip, "--"]).await?;
         let old: HashSet<&str> = old.lines().collect();
         Ok(!new.lines().any(|file| old.contains(file)))
     }
 
     /// Removes locks of git that an executor left which is gone. Only one works at a time, so nobody holds those of its own
     /// branches; those of the work tree are its own only if it was moving the base on.
-    pub(super) fn unlock(&self) {
-        let refs = self.home.repo().join(".git/refs/heads");
+    pub(super) fn remove_stale_locks(&self) {
+        let refs = self.forge_dir.repo().join(".git/refs/heads");
         for ours in ["forge", "forge-run"] {
             remove_locks(&refs.join(ours));
         }
-        let Ok(noted) = fs::metadata(self.landing()).and_then(|it| it.modified()) else { return };
-        let git = self.home.repo().join(".git");
+        let Ok(noted) = fs::metadata(self.landing_marker()).and_then(|it| it.modified()) else { return };
+        let git = self.forge_dir.repo().join(".git");
         let base = format!("refs/heads/{}.lock", self.base);
         for name in ["index.lock", "HEAD.lock", "ORIG_HEAD.lock", base.as_str()] {
             let lock = git.join(name);
@@ -195,11 +201,11 @@ impl Executor {
     }
 
     /// Brings the run's branch into the base. What cannot be done without harm is said instead.
-    pub(super) async fn land(&self) -> Result<Option<String>> {
+    pub(super) async fn merge_into_base(&self) -> Result<Option<String>> {
         let call = self.call();
         let git = self.git(&call).await?;
-        let name = integration(&self.run.label);
-        let (Some(base), Some(tip)) = (git.branch(&self.base).await?, git.branch(&name).await?) else {
+        let name = integration_branch(&self.run.label);
+        let (Some(base), Some(tip)) = (git.branch_tip(&self.base).await?, git.branch_tip(&name).await?) else {
             return Ok(Some(format!("`{}` or `{name}` is gone; nothing was merged into the base", self.base)));
         };
         if git.is_ancestor(&tip, &base).await? {
@@ -207,16 +213,16 @@ impl Executor {
         }
         let by_hand = |why: &str| Ok(Some(format!("{why}; the work is on `{name}`: merge it with `git merge {name}`")));
         let message = format!("Merge branch '{name}'");
-        let tip = match join(&git, &base, &tip, &message).await? {
-            Joined::Commit(tip) => tip,
-            Joined::Conflict(files) => {
+        let tip = match merge_commits(&git, &base, &tip, &message).await? {
+            MergeOutcome::Commit(tip) => tip,
+            MergeOutcome::Conflict(files) => {
                 return by_hand(&format!("`{}` has moved on and conflicts in {}", self.base, files.join(", ")));
             }
         };
-        if git.head().await?.as_deref() == Some(self.base.as_str()) {
-            let changed = git.changed().await?;
-            let landing = self.landing();
-            if !changed.is_empty() && !self.was_landing(&git, &landing, &base, &tip).await? {
+        if git.current_branch().await?.as_deref() == Some(self.base.as_str()) {
+            let changed = git.uncommitted_files().await?;
+            let landing = self.landing_marker();
+            if !changed.is_empty() && !self.is_interrupted_landing(&git, &landing, &base, &tip).await? {
                 return by_hand(&format!("`{}` is checked out with changes in {}", self.base, changed.join(", ")));
             }
             // Whoever is killed in between leaves a note: what is half done then is ours, and can be done again.
@@ -232,7 +238,7 @@ impl Executor {
                 return by_hand(&format!("`{}` could not be moved on: {}", self.base, merged.err.trim()));
             }
         } else {
-            git.must(&["update-ref", &format!("refs/heads/{}", self.base), &tip, &base]).await?;
+            git.run_checked(&["update-ref", &format!("refs/heads/{}", self.base), &tip, &base]).await?;
         }
         Ok(None)
     }

@@ -16,7 +16,7 @@ mod prompts;
 mod review;
 mod working;
 
-pub use captain::Diary;
-pub use executor::{Executor, Settings, Summary};
-pub use home::{Home, Run};
-pub use lock::Lock;
+pub use captain::CaptainLog;
+pub use executor::{Executor, ExecutorConfig, RunSummary};
+pub use home::{ForgeDir, Run};
+pub use lock::ExecutorLock;

@@ -1,9 +1,9 @@
 //! What the agents of a run are told.
 
-use helve_tools::artifacts::{AgentType, Node};
+use helve_tools::artifacts::{AgentType, DagNode};
 
 /// Who an agent is.
-pub(super) fn who(kind: AgentType) -> String {
+pub(super) fn system_prompt(kind: AgentType) -> String {
     let part = match kind {
         AgentType::Throwaway => "You do one task of a larger plan and are gone then.",
         AgentType::Worker => "You do one task of a larger plan. Small parts of it you may give to agents of type 1.",
@@ -21,7 +21,7 @@ pub(super) fn who(kind: AgentType) -> String {
 }
 
 /// What a task's agent is to do.
-pub(super) fn task(node: &Node, document: &str, branch: &str, before: &[String]) -> String {
+pub(super) fn task_prompt(node: &DagNode, document: &str, branch: &str, before: &[String]) -> String {
     let before = if before.is_empty() {
         String::new()
     } else {
@@ -31,7 +31,7 @@ pub(super) fn task(node: &Node, document: &str, branch: &str, before: &[String])
 }
 
 /// What a refinery is to do.
-pub(super) fn refinery(node: &Node, document: &str, branch: &str, sources: &[String]) -> String {
+pub(super) fn refinery_prompt(node: &DagNode, document: &str, branch: &str, sources: &[String]) -> String {
     format!(
         "Your task is {}: merge these branches into {branch}, which is checked out:\n{}\n\nCall merge_branches with all of \
          them. Where it stops at a conflict, call fix_conflict with the files, and merge the rest. Then call run_tests; mend \
@@ -42,7 +42,7 @@ pub(super) fn refinery(node: &Node, document: &str, branch: &str, sources: &[Str
 }
 
 /// What the captain is asked when a change is requested.
-pub(super) fn replan(request: &str, dag: &str) -> String {
+pub(super) fn replan_prompt(request: &str, dag: &str) -> String {
     format!(
         "A run is under way, and one of its agents asks for a change of the plan. You may only add to it.\n\nThe request:\n{request}\n\n\
          The graph now:\n{dag}\n\nAnswer with one JSON object and nothing else. Either {{\"reject\": \"why\"}}, or \
@@ -52,7 +52,7 @@ pub(super) fn replan(request: &str, dag: &str) -> String {
 }
 
 /// What the agent of a follow-up is to do.
-pub(super) fn follow_up(task: &str, text: &str, branch: &str) -> String {
+pub(super) fn followup_prompt(task: &str, text: &str, branch: &str) -> String {
     format!(
         "A follow-up of {task}: its agent found something broken that was not part of its task. You are on the branch \
          {branch}, which begins with its work. Mend this and nothing else:\n\n{text}"
@@ -60,7 +60,7 @@ pub(super) fn follow_up(task: &str, text: &str, branch: &str) -> String {
 }
 
 /// Who an agent is that another agent of a run started.
-pub(super) fn helper() -> &'static str {
+pub(super) fn helper_prompt() -> &'static str {
     "You do one part of a task for another agent, in its work tree. Do all of it and nothing more; do not switch branches. \
      Your last message is your report: what you did, and the files it is about."
 }

@@ -4,10 +4,10 @@ use helve_contract::events::{ConflictPotential, Event, ReviewLowConfidence, Task
 use helve_tools::artifacts::Walkthrough;
 
 /// Below this, somebody should look.
-const SURE: f64 = 0.6;
+const MIN_CONFIDENCE: f64 = 0.6;
 
 /// The events that follow from a walkthrough. `others` are the files that other running tasks have said they touch.
-pub(super) fn remarks(task: &str, told: &Walkthrough, others: &[(String, Vec<String>)]) -> Vec<Event> {
+pub(super) fn walkthrough_events(task: &str, told: &Walkthrough, others: &[(String, Vec<String>)]) -> Vec<Event> {
     let mut events = Vec::new();
     for risk in &told.risks {
         events.push(TaskRisk { task_id: task.to_owned(), risk: risk.clone() }.into());
@@ -23,7 +23,7 @@ pub(super) fn remarks(task: &str, told: &Walkthrough, others: &[(String, Vec<Str
             }
         }
     }
-    if told.confidence < SURE {
+    if told.confidence < MIN_CONFIDENCE {
         events.push(ReviewLowConfidence { task_id: task.to_owned(), confidence: told.confidence }.into());
     }
     for text in &told.followups {
@@ -44,7 +44,7 @@ mod tests {
     use helve_tools::artifacts::Walkthrough;
     use serde_json::json;
 
-    use super::{is_urgent, remarks};
+    use super::{is_urgent, walkthrough_events};
 
     #[test]
     fn a_risk_that_names_a_file_of_another_task_is_a_possible_conflict() {
@@ -55,7 +55,7 @@ mod tests {
         .unwrap();
         let others = [("b".to_owned(), vec!["src/lib.rs".to_owned()]), ("c".to_owned(), vec!["README".to_owned()])];
         assert_eq!(
-            json!(remarks("a", &told, &others)),
+            json!(walkthrough_events("a", &told, &others)),
             json!([
                 { "type": "task.risk", "data": { "taskId": "a", "risk": "src/lib.rs may not build" } },
                 {

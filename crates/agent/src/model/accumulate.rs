@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Use, wire::EXTRA_CONTENT};
+use super::{ToolCall, wire::EXTRA_CONTENT};
 
 /// Calls in the making.
 #[derive(Debug, Default)]
 pub struct Accumulator {
     known: BTreeSet<String>,
-    slots: Vec<Slot>,
+    slots: Vec<PartialCall>,
     bytes: usize,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct PartialCall {
     index: Option<u64>,
     id: String,
     name: String,
@@ -42,7 +42,7 @@ impl Accumulator {
             whole => Some(whole.to_string()),
         };
         self.bytes += id.len() + name.len() + input.as_ref().map_or(0, String::len);
-        let at = self.slot(delta["index"].as_u64(), id, name);
+        let at = self.find_or_add(delta["index"].as_u64(), id, name);
         let known = &self.known;
         let slot = &mut self.slots[at];
         if slot.id.is_empty() {
@@ -51,11 +51,11 @@ impl Accumulator {
         if let Some(extra) = delta.get("extra_content").filter(|it| !it.is_null()) {
             slot.extra = Some(extra.clone());
         }
-        if !name.is_empty() && slot.input.is_empty() && goes_on(known, &slot.name, name) {
+        if !name.is_empty() && slot.input.is_empty() && extends_name(known, &slot.name, name) {
             slot.name.push_str(name);
         }
         if let Some(input) = input.filter(|it| !it.is_empty()) {
-            slot.take(&input);
+            slot.append_arguments(&input);
         }
     }
 
@@ -70,26 +70,26 @@ impl Accumulator {
     }
 
     /// The calls, in the order in which they began. Ids that are missing or used twice are made.
-    pub fn calls(self) -> Vec<Use> {
+    pub fn calls(self) -> Vec<ToolCall> {
         let mut ids = BTreeSet::new();
         let named = self.slots.into_iter().filter(|it| !it.name.is_empty() || !it.input.is_empty());
         let calls = named.map(|slot| {
-            let id = if slot.id.is_empty() || ids.contains(&slot.id) { fresh_id() } else { slot.id };
+            let id = if slot.id.is_empty() || ids.contains(&slot.id) { generate_call_id() } else { slot.id };
             ids.insert(id.clone());
             let opaque = slot.extra.map(|it| json!({ EXTRA_CONTENT: it }));
-            Use { id, name: slot.name, input: slot.input, opaque }
+            ToolCall { id, name: slot.name, input: slot.input, opaque }
         });
         calls.collect()
     }
 
     /// The place of the call that a piece belongs to.
-    fn slot(&mut self, index: Option<u64>, id: &str, name: &str) -> usize {
+    fn find_or_add(&mut self, index: Option<u64>, id: &str, name: &str) -> usize {
         // Some number every call 0 and tell them apart by id alone.
-        let other_id = |slot: &Slot| !id.is_empty() && !slot.id.is_empty() && slot.id != id;
-        let same_id = |slot: &Slot| !id.is_empty() && slot.id == id;
+        let other_id = |slot: &PartialCall| !id.is_empty() && !slot.id.is_empty() && slot.id != id;
+        let same_id = |slot: &PartialCall| !id.is_empty() && slot.id == id;
         let found = match index {
             Some(_) => {
-                let here = |slot: &&Slot| slot.index == index;
+                let here = |slot: &&PartialCall| slot.index == index;
                 let by_id = self.slots.iter().rposition(|slot| here(&slot) && same_id(slot));
                 by_id.or_else(|| self.slots.iter().rposition(|slot| here(&slot) && !other_id(slot))).or_else(|| {
                     // A piece that has an id, but no name, is not the beginning of a call.
@@ -103,24 +103,24 @@ impl Accumulator {
                 self.slots.iter().rposition(same_id).or(unnamed)
             }
             None => {
-                let last = self.slots.last().filter(|slot| self.continues(slot, name));
+                let last = self.slots.last().filter(|slot| self.continues_last(slot, name));
                 last.map(|_| self.slots.len() - 1)
             }
         };
         found.unwrap_or_else(|| {
-            self.slots.push(Slot { index, ..Slot::default() });
+            self.slots.push(PartialCall { index, ..PartialCall::default() });
             self.slots.len() - 1
         })
     }
 
     /// Whether a piece without number and id belongs to the last call.
-    fn continues(&self, slot: &Slot, name: &str) -> bool {
-        name.is_empty() || (slot.input.is_empty() && slot.name != name && goes_on(&self.known, &slot.name, name))
+    fn continues_last(&self, slot: &PartialCall, name: &str) -> bool {
+        name.is_empty() || (slot.input.is_empty() && slot.name != name && extends_name(&self.known, &slot.name, name))
     }
 }
 
-impl Slot {
-    fn take(&mut self, input: &str) {
+impl PartialCall {
+    fn append_arguments(&mut self, input: &str) {
         if !self.closed && self.input.trim_end().ends_with('}') {
             self.closed = is_object(&self.input);
         }
@@ -131,7 +131,7 @@ impl Slot {
 }
 
 /// Whether a piece makes a name longer, and does not only say it again.
-fn goes_on(known: &BTreeSet<String>, name: &str, piece: &str) -> bool {
+fn extends_name(known: &BTreeSet<String>, name: &str, piece: &str) -> bool {
     let longer = format!("{name}{piece}");
     let leads = known.range(longer.clone()..).next().is_some_and(|it| it.starts_with(&longer));
     leads || (!known.contains(name) && name != piece)
@@ -143,14 +143,14 @@ pub(crate) fn is_object(text: &str) -> bool {
 }
 
 /// An id that every provider takes: nine letters and digits.
-pub(crate) fn fresh_id() -> String {
-    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+pub(crate) fn generate_call_id() -> String {
+    const ID_ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     let mut bytes = [0_u8; 9];
     if getrandom::fill(&mut bytes).is_err() {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         bytes[..8].copy_from_slice(&(now.as_nanos() as u64).to_le_bytes());
     }
-    bytes.iter().map(|it| char::from(LETTERS[usize::from(*it) % LETTERS.len()])).collect()
+    bytes.iter().map(|it| char::from(ID_ALPHABET[usize::from(*it) % ID_ALPHABET.len()])).collect()
 }
 
 #[cfg(test)]

@@ -8,17 +8,17 @@ pub struct Endpoint {
     /// The address that `/chat/completions` is put behind: `https://api.openai.com/v1`.
     pub base_url: String,
     /// The key, where one is needed.
-    pub key: Option<Key>,
+    pub key: Option<ApiKey>,
     /// The model's name, as the endpoint knows it.
     pub model: String,
     /// How many tokens fit into its window, where that is known.
-    pub window: Option<u64>,
+    pub context_window: Option<u64>,
     /// What it costs, where that is known.
     pub prices: Option<Prices>,
     /// How patient to be.
-    pub times: Times,
+    pub timeouts: Timeouts,
     /// How often a request is sent at most.
-    pub tries: u32,
+    pub max_attempts: u32,
     /// More headers.
     pub headers: BTreeMap<String, String>,
 }
@@ -30,10 +30,10 @@ impl Endpoint {
             base_url: base_url.into(),
             key: None,
             model: model.into(),
-            window: None,
+            context_window: None,
             prices: None,
-            times: Times::default(),
-            tries: 5,
+            timeouts: Timeouts::default(),
+            max_attempts: 5,
             headers: BTreeMap::new(),
         }
     }
@@ -54,7 +54,7 @@ impl fmt::Debug for Endpoint {
 
 /// How patient to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
+pub struct Timeouts {
     /// Until the connection stands.
     pub connect: Duration,
     /// Until the first byte of the answer; a local model may have to be loaded first.
@@ -64,17 +64,17 @@ pub struct Times {
     /// Before the second try; doubled for each one after it.
     pub backoff: Duration,
     /// The longest wait between two tries, whatever the endpoint asks for.
-    pub longest_wait: Duration,
+    pub max_backoff: Duration,
 }
 
-impl Default for Times {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(15),
             first_byte: Duration::from_secs(300),
             idle: Duration::from_secs(120),
             backoff: Duration::from_secs(1),
-            longest_wait: Duration::from_secs(60),
+            max_backoff: Duration::from_secs(60),
         }
     }
 }
@@ -90,12 +90,12 @@ pub struct Prices {
 
 /// A key. It is sent, and never shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct ApiKey {
     value: String,
     source: String,
 }
 
-impl Key {
+impl ApiKey {
     /// A key, and where it is from: the name of a variable or a setting.
     pub fn new(value: impl Into<String>, source: impl Into<String>) -> Self {
         Self { value: value.into().trim().to_owned(), source: source.into() }
@@ -112,12 +112,12 @@ impl Key {
     }
 
     /// A text without the key in it.
-    pub(crate) fn hidden(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         if self.value.len() < 6 { text.to_owned() } else { text.replace(&self.value, "•••") }
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key(from {})", self.source)
     }

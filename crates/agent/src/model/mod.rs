@@ -11,18 +11,18 @@ mod sse;
 mod wire;
 
 pub use accumulate::Accumulator;
-pub use embeddings::Embeddings;
-pub use endpoint::{Endpoint, Key, Prices, Times};
-pub use find::{Found, Listed, Wanted, find, is_configured, key_variables, list};
+pub use embeddings::EmbeddingsClient;
+pub use endpoint::{ApiKey, Endpoint, Prices, Timeouts};
+pub use find::{DiscoveredModel, ModelConfig, ModelInfo, discover, is_configured, key_variables, list_models};
 pub use openai::OpenAi;
 #[cfg(any(test, fuzzing))]
-pub use openai::try_stream;
-pub(crate) use {accumulate::fresh_id, wire::INTERRUPTED};
+pub use openai::fuzz_stream;
+pub(crate) use {accumulate::generate_call_id, wire::INTERRUPTED_RESULT};
 
 use async_trait::async_trait;
 use helve_contract::{
     CancellationToken,
-    ports::{Message, Spent},
+    ports::{Message, TokenUsage},
 };
 use serde_json::Value;
 
@@ -32,23 +32,23 @@ pub trait Model: Send + Sync {
     /// Its name, as the endpoint knows it.
     fn name(&self) -> String;
     /// How many tokens fit into its window, where that is known.
-    fn window(&self) -> Option<u64>;
+    fn context_window(&self) -> Option<u64>;
     /// The API that it speaks, by which its items are known in `Part::Opaque`.
     fn api(&self) -> &'static str {
         "chat"
     }
     /// Answers. Pieces go to `ear` as they come; only a complete answer is returned. Retries are done inside, as long
     /// as nothing was said yet.
-    async fn answer(&self, ask: &Ask<'_>, ear: &Ear<'_>) -> Result<Answer, ModelError>;
+    async fn complete(&self, ask: &ModelRequest<'_>, ear: &StreamSink<'_>) -> Result<ModelResponse, ModelError>;
 }
 
 /// Takes the pieces of an answer as they come.
-pub type Ear<'a> = dyn Fn(Piece<'_>) + Send + Sync + 'a;
+pub type StreamSink<'a> = dyn Fn(StreamChunk<'_>) + Send + Sync + 'a;
 
 /// What a model is asked.
-pub struct Ask<'a> {
+pub struct ModelRequest<'a> {
     /// The system prompt.
-    pub system: &'a str,
+    pub system_prompt: &'a str,
     /// The conversation, in order.
     pub messages: &'a [Message],
     /// The tools, as function definitions.
@@ -61,7 +61,7 @@ pub struct Ask<'a> {
 
 /// A piece of an answer.
 #[derive(Clone, Copy, Debug)]
-pub enum Piece<'a> {
+pub enum StreamChunk<'a> {
     /// Words.
     Text(&'a str),
     /// Thoughts.
@@ -72,7 +72,7 @@ pub enum Piece<'a> {
 
 /// A complete answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct ModelResponse {
     /// Words.
     pub text: String,
     /// Thoughts.
@@ -80,18 +80,18 @@ pub struct Answer {
     /// The provider's own items of the whole answer, to be sent back unchanged: the data of `Part::Opaque`.
     pub opaque: Vec<Value>,
     /// Calls of tools, in order; each complete, each with an id.
-    pub calls: Vec<Use>,
+    pub calls: Vec<ToolCall>,
     /// Whether the answer was cut by a limit of the endpoint.
-    pub cut: bool,
+    pub is_truncated: bool,
     /// Tools whose calls were being written when the answer was cut; they never run.
-    pub lost: Vec<String>,
+    pub incomplete_calls: Vec<String>,
     /// What it took.
-    pub spent: Spent,
+    pub usage: TokenUsage,
 }
 
 /// A call of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Use {
+pub struct ToolCall {
     /// Its id.
     pub id: String,
     /// The tool.
@@ -113,7 +113,7 @@ pub enum ModelError {
     },
     /// The conversation does not fit into the model's window.
     #[error("{0}")]
-    TooLong(String),
+    ContextTooLong(String),
     /// The key is missing or wrong, the model does not exist, the request is refused: asking again does not help.
     #[error("{0}")]
     Refused(String),
@@ -122,7 +122,7 @@ pub enum ModelError {
     Unreachable(String),
     /// The stream broke in the middle; what was said so far.
     #[error("{why}")]
-    Broken {
+    StreamBroken {
         /// Why.
         why: String,
         /// What was said so far.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use helve_contract::ports::Spent;
+use helve_contract::ports::TokenUsage;
 use reqwest::{
     Client, Response, Url,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
@@ -20,18 +20,18 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    Answer, Ask, Ear, Endpoint, Model, ModelError, Piece, Prices,
+    Endpoint, Model, ModelError, ModelRequest, ModelResponse, Prices, StreamChunk, StreamSink,
     accumulate::{Accumulator, is_object},
-    faults::{self, Fault},
+    faults::{self, AttemptError},
     reasoning_details::ReasoningDetails,
-    sse::Lines,
-    wire::{self, REASONING_DETAILS, Refuses},
+    sse::SseLineParser,
+    wire::{self, REASONING_DETAILS, UnsupportedFeatures},
 };
 
 /// The longest answer that is taken.
-const LONGEST: usize = 32 << 20;
+const MAX_RESPONSE_BYTES: usize = 32 << 20;
 /// How much of an error's body is read.
-const WORDS: usize = 64 << 10;
+const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
 /// A model behind OpenAI's chat completions.
 pub struct OpenAi {
@@ -39,22 +39,22 @@ pub struct OpenAi {
     url: Url,
     headers: HeaderMap,
     endpoint: Endpoint,
-    refuses: Mutex<Refuses>,
+    refuses: Mutex<UnsupportedFeatures>,
     /// 0: not known.
-    window: AtomicU64,
+    context_window: AtomicU64,
     prices: Mutex<Option<Prices>>,
 }
 
 impl OpenAi {
     /// A client for an endpoint. Nothing is sent yet.
     pub fn new(endpoint: Endpoint) -> Result<Self, ModelError> {
-        let url = address(&endpoint, "chat/completions")?;
+        let url = endpoint_url(&endpoint, "chat/completions")?;
         Ok(Self {
-            client: client(&endpoint, &url)?,
+            client: http_client(&endpoint, &url)?,
             headers: headers(&endpoint)?,
             url,
             refuses: Mutex::default(),
-            window: AtomicU64::new(endpoint.window.unwrap_or(0)),
+            context_window: AtomicU64::new(endpoint.context_window.unwrap_or(0)),
             prices: Mutex::new(endpoint.prices),
             endpoint,
         })
@@ -66,15 +66,15 @@ impl OpenAi {
     }
 
     /// Asks the endpoint for the model's window and prices, where they are not configured. Not every endpoint tells.
-    pub async fn learn(&self) {
-        let known = self.window().is_some() && self.prices().is_some();
+    pub async fn fetch_model_info(&self) {
+        let known = self.context_window().is_some() && self.prices().is_some();
         if known {
             return;
         }
-        let Ok(listed) = super::list(&self.endpoint).await else { return };
+        let Ok(listed) = super::list_models(&self.endpoint).await else { return };
         let Some(own) = listed.into_iter().find(|it| it.id == self.endpoint.model) else { return };
-        if let (None, Some(window)) = (self.window(), own.window) {
-            self.window.store(window, Ordering::Relaxed);
+        if let (None, Some(window)) = (self.context_window(), own.context_window) {
+            self.context_window.store(window, Ordering::Relaxed);
         }
         let mut prices = self.prices.lock().unwrap_or_else(PoisonError::into_inner);
         *prices = prices.or(own.prices);
@@ -85,90 +85,96 @@ impl OpenAi {
     }
 
     /// Asks until there is an answer, it is clear that there will be none, or something was said.
-    async fn tries(&self, ask: &Ask<'_>, ear: &Ear<'_>) -> Result<Answer, ModelError> {
+    async fn complete_with_retries(
+        &self,
+        ask: &ModelRequest<'_>,
+        ear: &StreamSink<'_>,
+    ) -> Result<ModelResponse, ModelError> {
         let mut tried = 0;
         loop {
-            let heard = Heard::new(ear);
-            let fault = match self.once(ask, &heard).await {
+            let heard = RecordingSink::new(ear);
+            let fault = match self.attempt(ask, &heard).await {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
             tried += 1;
-            let said = heard.said();
+            let said = heard.text();
             let (why, after) = match fault {
-                Fault::Never(error) => return Err(error),
-                Fault::Otherwise(change) => {
-                    self.change(change);
+                AttemptError::Fatal(error) => return Err(error),
+                AttemptError::RetryWithout(change) => {
+                    self.disable_feature(change);
                     continue;
                 }
-                Fault::Again { why, .. } if heard.spoke() => return Err(ModelError::Broken { why, said }),
-                Fault::Again { why, after } => (why, after),
+                AttemptError::Retry { why, .. } if heard.has_output() => {
+                    return Err(ModelError::StreamBroken { why, said });
+                }
+                AttemptError::Retry { why, after } => (why, after),
             };
-            let wait = self.wait(tried, after);
-            if after.is_some_and(|it| it > self.endpoint.times.longest_wait) || tried >= self.endpoint.tries {
+            let wait = self.retry_delay(tried, after);
+            if after.is_some_and(|it| it > self.endpoint.timeouts.max_backoff) || tried >= self.endpoint.max_attempts {
                 let tries = if tried == 1 { String::new() } else { format!(" (tried {tried} times)") };
                 return Err(ModelError::Unreachable(format!("{why}{tries}")));
             }
-            ear(Piece::Retry(&why, wait.as_millis() as u64));
+            ear(StreamChunk::Retry(&why, wait.as_millis() as u64));
             tokio::time::sleep(wait).await;
         }
     }
 
-    fn change(&self, change: fn(&mut Refuses)) {
+    fn disable_feature(&self, change: fn(&mut UnsupportedFeatures)) {
         change(&mut self.refuses.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// How long to wait: what the endpoint asks for, or twice as long every time, with a share of chance so that many
     /// clients do not come back at once.
-    fn wait(&self, tried: u32, after: Option<Duration>) -> Duration {
-        let times = &self.endpoint.times;
+    fn retry_delay(&self, tried: u32, after: Option<Duration>) -> Duration {
+        let times = &self.endpoint.timeouts;
         let usual = times.backoff.saturating_mul(1 << (tried - 1).min(16));
-        let base = after.unwrap_or(usual).min(times.longest_wait);
+        let base = after.unwrap_or(usual).min(times.max_backoff);
         let chance = f64::from(getrandom::u32().unwrap_or(0)) / f64::from(u32::MAX);
         base.mul_f64(if after.is_some() { 1.0 + chance * 0.1 } else { 0.75 + chance * 0.5 })
     }
 
     /// Asks once.
-    async fn once(&self, ask: &Ask<'_>, heard: &Heard<'_>) -> Result<Answer, Fault> {
+    async fn attempt(&self, ask: &ModelRequest<'_>, heard: &RecordingSink<'_>) -> Result<ModelResponse, AttemptError> {
         let refuses = *self.refuses.lock().unwrap_or_else(PoisonError::into_inner);
-        let body = wire::body(ask, &self.endpoint.model, refuses).to_string();
+        let body = wire::request_body(ask, &self.endpoint.model, refuses).to_string();
         let length = body.len();
         let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let first = self.endpoint.times.first_byte;
+        let first = self.endpoint.timeouts.first_byte;
         let response = match timeout(first, request.send()).await {
-            Err(_) => return Err(faults::slow(&self.endpoint, first)),
-            Ok(Err(error)) => return Err(faults::unsent(&self.endpoint, &error)),
+            Err(_) => return Err(faults::first_byte_timeout(&self.endpoint, first)),
+            Ok(Err(error)) => return Err(faults::send_failed(&self.endpoint, &error)),
             Ok(Ok(response)) => response,
         };
         let status = response.status().as_u16();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
         if status != 200 {
-            let after = faults::after(response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()));
-            let words = self.words(response).await;
-            let unknown = faults::unknown_field(&words, refuses, wire::has_pictures(ask));
-            return Err(unknown.unwrap_or_else(|| faults::status(&self.endpoint, status, &words, after)));
+            let after = faults::parse_retry_after(response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()));
+            let words = self.read_error_body(response).await;
+            let unknown = faults::unsupported_field(&words, refuses, wire::has_images(ask));
+            return Err(unknown.unwrap_or_else(|| faults::http_status(&self.endpoint, status, &words, after)));
         }
         if kind.contains("html") {
-            return Err(faults::page(&self.endpoint));
+            return Err(faults::html_response(&self.endpoint));
         }
-        let mut reader = Reader::new(ask, heard, &self.endpoint);
+        let mut reader = ModelResponseBuilder::new(ask, heard, &self.endpoint);
         let whole = if kind.contains("json") {
-            self.whole(response, &mut reader).await
+            self.read_unstreamed(response, &mut reader).await
         } else {
             self.stream(response, &mut reader).await
         };
         whole?;
         let mut answer = reader.finish()?;
-        self.bill(&mut answer, length);
+        self.record_usage(&mut answer, length);
         Ok(answer)
     }
 
     /// The beginning of a body.
-    async fn words(&self, mut response: Response) -> String {
+    async fn read_error_body(&self, mut response: Response) -> String {
         let mut bytes = Vec::new();
-        while let Ok(Ok(Some(piece))) = timeout(self.endpoint.times.idle, response.chunk()).await {
+        while let Ok(Ok(Some(piece))) = timeout(self.endpoint.timeouts.idle, response.chunk()).await {
             bytes.extend_from_slice(&piece);
-            if bytes.len() > WORDS {
+            if bytes.len() > MAX_ERROR_BODY_BYTES {
                 break;
             }
         }
@@ -176,44 +182,48 @@ impl OpenAi {
     }
 
     /// An endpoint that does not stream.
-    async fn whole(&self, mut response: Response, reader: &mut Reader<'_>) -> Result<(), Fault> {
+    async fn read_unstreamed(
+        &self,
+        mut response: Response,
+        reader: &mut ModelResponseBuilder<'_>,
+    ) -> Result<(), AttemptError> {
         let mut bytes = Vec::new();
-        while let Some(piece) = self.piece(&mut response).await? {
+        while let Some(piece) = self.next_chunk(&mut response).await? {
             bytes.extend_from_slice(&piece);
-            if bytes.len() > LONGEST {
-                return Err(faults::too_much(&self.endpoint));
+            if bytes.len() > MAX_RESPONSE_BYTES {
+                return Err(faults::response_too_large(&self.endpoint));
             }
         }
-        reader.line(&String::from_utf8_lossy(&bytes))?;
+        reader.push_event(&String::from_utf8_lossy(&bytes))?;
         reader.done = true;
         Ok(())
     }
 
-    async fn stream(&self, mut response: Response, reader: &mut Reader<'_>) -> Result<(), Fault> {
-        let mut lines = Lines::default();
-        while let Some(piece) = self.piece(&mut response).await? {
-            let whole = lines.push(&piece).map_err(|_| faults::too_much(&self.endpoint))?;
+    async fn stream(&self, mut response: Response, reader: &mut ModelResponseBuilder<'_>) -> Result<(), AttemptError> {
+        let mut lines = SseLineParser::default();
+        while let Some(piece) = self.next_chunk(&mut response).await? {
+            let whole = lines.push(&piece).map_err(|_| faults::response_too_large(&self.endpoint))?;
             for line in whole {
-                reader.line(&line)?;
+                reader.push_event(&line)?;
                 if reader.done {
                     return Ok(());
                 }
             }
         }
-        lines.end().map_or(Ok(()), |line| reader.line(&line))
+        lines.finish().map_or(Ok(()), |line| reader.push_event(&line))
     }
 
-    async fn piece(&self, response: &mut Response) -> Result<Option<bytes::Bytes>, Fault> {
-        match timeout(self.endpoint.times.idle, response.chunk()).await {
-            Err(_) => Err(faults::silent(&self.endpoint, self.endpoint.times.idle)),
-            Ok(Err(_)) => Err(faults::broke(&self.endpoint)),
+    async fn next_chunk(&self, response: &mut Response) -> Result<Option<bytes::Bytes>, AttemptError> {
+        match timeout(self.endpoint.timeouts.idle, response.chunk()).await {
+            Err(_) => Err(faults::idle_timeout(&self.endpoint, self.endpoint.timeouts.idle)),
+            Ok(Err(_)) => Err(faults::stream_ended_early(&self.endpoint)),
             Ok(Ok(piece)) => Ok(piece),
         }
     }
 
     /// What the answer took. Where the endpoint does not say, it is estimated.
-    fn bill(&self, answer: &mut Answer, asked: usize) {
-        let spent = &mut answer.spent;
+    fn record_usage(&self, answer: &mut ModelResponse, asked: usize) {
+        let spent = &mut answer.usage;
         if spent.prompt_tokens == 0 && spent.completion_tokens == 0 {
             let said: usize = answer.calls.iter().map(|it| it.name.len() + it.input.len()).sum();
             spent.prompt_tokens = (asked / 4) as u64;
@@ -232,14 +242,14 @@ impl Model for OpenAi {
         self.endpoint.model.clone()
     }
 
-    fn window(&self) -> Option<u64> {
-        Some(self.window.load(Ordering::Relaxed)).filter(|it| *it > 0)
+    fn context_window(&self) -> Option<u64> {
+        Some(self.context_window.load(Ordering::Relaxed)).filter(|it| *it > 0)
     }
 
-    async fn answer(&self, ask: &Ask<'_>, ear: &Ear<'_>) -> Result<Answer, ModelError> {
+    async fn complete(&self, ask: &ModelRequest<'_>, ear: &StreamSink<'_>) -> Result<ModelResponse, ModelError> {
         let said = Mutex::new(String::new());
-        let listening = |piece: Piece<'_>| {
-            if let Piece::Text(text) = piece {
+        let listening = |piece: StreamChunk<'_>| {
+            if let StreamChunk::Text(text) = piece {
                 said.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
             }
             ear(piece);
@@ -247,40 +257,40 @@ impl Model for OpenAi {
         tokio::select! {
             biased;
             () = ask.cancel.cancelled() => {}
-            answer = self.tries(ask, &listening) => return answer,
+            answer = self.complete_with_retries(ask, &listening) => return answer,
         }
         Err(ModelError::Cancelled { said: said.into_inner().unwrap_or_else(PoisonError::into_inner) })
     }
 }
 
 /// What went to the ear in one try.
-struct Heard<'a> {
-    ear: &'a Ear<'a>,
-    said: Mutex<(String, bool)>,
+struct RecordingSink<'a> {
+    sink: &'a StreamSink<'a>,
+    recorded: Mutex<(String, bool)>,
 }
 
-impl<'a> Heard<'a> {
-    fn new(ear: &'a Ear<'a>) -> Self {
-        Self { ear, said: Mutex::default() }
+impl<'a> RecordingSink<'a> {
+    fn new(ear: &'a StreamSink<'a>) -> Self {
+        Self { sink: ear, recorded: Mutex::default() }
     }
 
-    fn hear(&self, piece: Piece<'_>) {
+    fn push(&self, piece: StreamChunk<'_>) {
         {
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut said = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
             said.1 = true;
-            if let Piece::Text(text) = piece {
+            if let StreamChunk::Text(text) = piece {
                 said.0.push_str(text);
             }
         }
-        (self.ear)(piece);
+        (self.sink)(piece);
     }
 
-    fn said(&self) -> String {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    fn text(&self) -> String {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    fn spoke(&self) -> bool {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).1
+    fn has_output(&self) -> bool {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 }
 
@@ -309,23 +319,23 @@ impl Finish {
 }
 
 /// An answer in the making.
-struct Reader<'a> {
-    heard: &'a Heard<'a>,
+struct ModelResponseBuilder<'a> {
+    sink: &'a RecordingSink<'a>,
     endpoint: &'a Endpoint,
-    answer: Answer,
+    answer: ModelResponse,
     calls: Accumulator,
     details: ReasoningDetails,
     finish: Option<Finish>,
     done: bool,
 }
 
-impl<'a> Reader<'a> {
-    fn new(ask: &Ask<'_>, heard: &'a Heard<'a>, endpoint: &'a Endpoint) -> Self {
+impl<'a> ModelResponseBuilder<'a> {
+    fn new(ask: &ModelRequest<'_>, heard: &'a RecordingSink<'a>, endpoint: &'a Endpoint) -> Self {
         let names = ask.tools.iter().filter_map(|it| it["function"]["name"].as_str());
         Self {
-            heard,
+            sink: heard,
             endpoint,
-            answer: Answer::default(),
+            answer: ModelResponse::default(),
             calls: Accumulator::new(names),
             details: ReasoningDetails::default(),
             finish: None,
@@ -334,16 +344,16 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes one event.
-    fn line(&mut self, line: &str) -> Result<(), Fault> {
+    fn push_event(&mut self, line: &str) -> Result<(), AttemptError> {
         if line == "[DONE]" {
             self.done = true;
             return Ok(());
         }
         let Ok(event) = serde_json::from_str::<Value>(line) else {
-            return Err(faults::garbage(self.endpoint, line));
+            return Err(faults::invalid_json(self.endpoint, line));
         };
         if let Some(error) = event.get("error").filter(|it| !it.is_null()) {
-            return Err(faults::said(self.endpoint, error));
+            return Err(faults::error_object(self.endpoint, error));
         }
         self.usage(&event["usage"]);
         let choice = &event["choices"][0];
@@ -354,25 +364,25 @@ impl<'a> Reader<'a> {
             self.finish = Some(Finish::of(reason));
         }
         let size = self.answer.text.len() + self.answer.reasoning.len() + self.calls.bytes() + self.details.bytes();
-        if size > LONGEST { Err(faults::too_much(self.endpoint)) } else { Ok(()) }
+        if size > MAX_RESPONSE_BYTES { Err(faults::response_too_large(self.endpoint)) } else { Ok(()) }
     }
 
     fn message(&mut self, message: &Value) {
         for field in ["reasoning_content", "reasoning"] {
             if let Some(text) = message[field].as_str().filter(|it| !it.is_empty()) {
-                self.think(text);
+                self.push_reasoning(text);
                 break;
             }
         }
         self.details.push(&message[REASONING_DETAILS]);
         match &message["content"] {
-            Value::String(text) => self.say(text),
+            Value::String(text) => self.push_text(text),
             Value::Array(parts) => {
                 for part in parts {
                     if let Some(text) = part["text"].as_str() {
-                        self.say(text);
+                        self.push_text(text);
                     } else if let Some(text) = part["thinking"].as_str().or(part["thinking"][0]["text"].as_str()) {
-                        self.think(text);
+                        self.push_reasoning(text);
                     }
                 }
             }
@@ -383,24 +393,24 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if !text.is_empty() {
             self.answer.text.push_str(text);
-            self.heard.hear(Piece::Text(text));
+            self.sink.push(StreamChunk::Text(text));
         }
     }
 
-    fn think(&mut self, text: &str) {
+    fn push_reasoning(&mut self, text: &str) {
         self.answer.reasoning.push_str(text);
-        self.heard.hear(Piece::Reasoning(text));
+        self.sink.push(StreamChunk::Reasoning(text));
     }
 
     fn usage(&mut self, usage: &Value) {
-        let spent = &mut self.answer.spent;
+        let spent = &mut self.answer.usage;
         if let Some(tokens) = usage["prompt_tokens"].as_u64() {
             let (prompt, completion) = (&usage["prompt_tokens_details"], &usage["completion_tokens_details"]);
             let first = |fields: [&Value; 2]| fields.iter().find_map(|it| it.as_u64()).unwrap_or(0);
-            *spent = Spent {
+            *spent = TokenUsage {
                 prompt_tokens: tokens,
                 completion_tokens: usage["completion_tokens"].as_u64().unwrap_or(0),
                 cache_read_tokens: first([&prompt["cached_tokens"], &usage["prompt_cache_hit_tokens"]]),
@@ -412,38 +422,38 @@ impl<'a> Reader<'a> {
     }
 
     /// The answer, if it is complete.
-    fn finish(self) -> Result<Answer, Fault> {
+    fn finish(self) -> Result<ModelResponse, AttemptError> {
         let Self { endpoint, mut answer, calls, details, finish, done, .. } = self;
         if finish.is_none() && !done {
-            return Err(faults::broke(endpoint));
+            return Err(faults::stream_ended_early(endpoint));
         }
         if finish == Some(Finish::Error) {
-            return Err(faults::broke(endpoint));
+            return Err(faults::stream_ended_early(endpoint));
         }
-        answer.cut = finish == Some(Finish::Length);
+        answer.is_truncated = finish == Some(Finish::Length);
         answer.calls = calls.calls();
         answer.opaque.extend(details.finish().map(|it| json!({ REASONING_DETAILS: it })));
-        if answer.cut {
+        if answer.is_truncated {
             // The last call was being written when the limit came. What is not a whole object does not run.
             let (whole, lost) = answer.calls.into_iter().partition(|it| is_object(&it.input));
             answer.calls = whole;
-            answer.lost = lost.into_iter().map(|it: super::Use| it.name).collect();
+            answer.incomplete_calls = lost.into_iter().map(|it: super::ToolCall| it.name).collect();
         }
         if finish == Some(Finish::ContentFilter) && answer.calls.is_empty() {
-            return Err(faults::filtered(endpoint));
+            return Err(faults::content_filtered(endpoint));
         }
         Ok(answer)
     }
 }
 
 /// The address of something at an endpoint. A key does not travel in the clear through the world.
-pub(crate) fn address(endpoint: &Endpoint, what: &str) -> Result<Url, ModelError> {
+pub(crate) fn endpoint_url(endpoint: &Endpoint, what: &str) -> Result<Url, ModelError> {
     let base = endpoint.base_url.trim().trim_end_matches('/').trim_end_matches("/chat/completions");
     let url = Url::parse(&format!("{base}/{what}"))
         .map_err(|error| ModelError::Refused(format!("`{base}` is no address of a model: {error}")))?;
     match url.scheme() {
         "https" => Ok(url),
-        "http" if endpoint.key.is_none() || is_near(&url) => Ok(url),
+        "http" if endpoint.key.is_none() || is_private_network(&url) => Ok(url),
         "http" => Err(ModelError::Refused(format!(
             "the key would be sent in the clear to {base}; use https, or an address of this network"
         ))),
@@ -451,17 +461,17 @@ pub(crate) fn address(endpoint: &Endpoint, what: &str) -> Result<Url, ModelError
     }
 }
 
-fn host(url: &Url) -> &str {
+fn url_host(url: &Url) -> &str {
     url.host_str().unwrap_or_default().trim_matches(['[', ']'])
 }
 
 fn is_loopback(url: &Url) -> bool {
-    host(url) == "localhost" || host(url).parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
+    url_host(url) == "localhost" || url_host(url).parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
 }
 
 /// On this machine, or on a network that nobody else sees.
-fn is_near(url: &Url) -> bool {
-    let name = host(url);
+fn is_private_network(url: &Url) -> bool {
+    let name = url_host(url);
     match name.parse::<IpAddr>() {
         Ok(IpAddr::V4(it)) => it.is_loopback() || it.is_private() || it.is_link_local(),
         Ok(IpAddr::V6(it)) => it.is_loopback() || it.is_unique_local() || it.is_unicast_link_local(),
@@ -469,11 +479,11 @@ fn is_near(url: &Url) -> bool {
     }
 }
 
-pub(crate) fn client(endpoint: &Endpoint, url: &Url) -> Result<Client, ModelError> {
+pub(crate) fn http_client(endpoint: &Endpoint, url: &Url) -> Result<Client, ModelError> {
     // A second call finds it installed, which is as good.
     _ = rustls::crypto::ring::default_provider().install_default();
     // A redirect would carry the conversation, and perhaps the key, to somebody else.
-    let mut client = Client::builder().redirect(Policy::none()).connect_timeout(endpoint.times.connect);
+    let mut client = Client::builder().redirect(Policy::none()).connect_timeout(endpoint.timeouts.connect);
     if url.scheme() == "http" {
         client = client.tls_certs_only([]);
     }
@@ -510,10 +520,10 @@ pub(crate) fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ModelError> {
 }
 /// A stream of any bytes comes to the same end however it was cut.
 #[cfg(any(test, fuzzing))]
-pub fn try_stream(data: &[u8]) {
+pub fn fuzz_stream(data: &[u8]) {
     let endpoint = Endpoint::new("http://127.0.0.1:1/v1", "trial");
-    let ask = Ask {
-        system: "",
+    let ask = ModelRequest {
+        system_prompt: "",
         messages: &[],
         tools: &[
             serde_json::json!({"function": {"name": "read"}}),
@@ -523,19 +533,19 @@ pub fn try_stream(data: &[u8]) {
         cancel: helve_contract::CancellationToken::new(),
     };
     let come = |size: usize| {
-        let ear = |_: Piece<'_>| {};
-        let heard = Heard::new(&ear);
-        let mut reader = Reader::new(&ask, &heard, &endpoint);
-        let mut lines = Lines::default();
+        let ear = |_: StreamChunk<'_>| {};
+        let heard = RecordingSink::new(&ear);
+        let mut reader = ModelResponseBuilder::new(&ask, &heard, &endpoint);
+        let mut lines = SseLineParser::default();
         for piece in data.chunks(size) {
             for line in lines.push(piece).ok()? {
-                reader.line(&line).ok()?;
+                reader.push_event(&line).ok()?;
             }
         }
-        lines.end().map_or(Ok(()), |line| reader.line(&line)).ok()?;
+        lines.finish().map_or(Ok(()), |line| reader.push_event(&line)).ok()?;
         let answer = reader.finish().ok()?;
         let calls: Vec<_> = answer.calls.into_iter().map(|it| (it.name, it.input)).collect();
-        Some((answer.text, answer.reasoning, calls, answer.cut))
+        Some((answer.text, answer.reasoning, calls, answer.is_truncated))
     };
     let whole = come(data.len().max(1));
     assert_eq!(come(1), whole);
@@ -548,6 +558,6 @@ mod corpus {
 
     #[test]
     fn is_replayed() {
-        replay("stream", super::try_stream);
+        replay("stream", super::fuzz_stream);
     }
 }

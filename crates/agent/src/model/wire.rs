@@ -2,25 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use helve_contract::ports::{Message, Part, Speaker};
+use helve_contract::ports::{Message, MessagePart, MessageRole};
 use helve_engine::repair;
 use serde_json::{Map, Value, json};
 
-use super::{Ask, accumulate::is_object};
+use super::{ModelRequest, accumulate::is_object};
 
 /// What an endpoint has shown not to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refuses {
+pub(crate) struct UnsupportedFeatures {
     /// `stream_options`.
     pub(crate) usage: bool,
     /// `max_tokens`, in favour of `max_completion_tokens`.
     pub(crate) max_tokens: bool,
     /// Pictures.
-    pub(crate) pictures: bool,
+    pub(crate) images: bool,
 }
 
 /// What a call says whose result was never kept.
-pub(crate) const INTERRUPTED: &str =
+pub(crate) const INTERRUPTED_RESULT: &str =
     "interrupted: it is not known whether this call did its work; look before you repeat it";
 
 /// The field of an answer with the provider's items of reasoning.
@@ -29,11 +29,11 @@ pub(crate) const REASONING_DETAILS: &str = "reasoning_details";
 pub(crate) const EXTRA_CONTENT: &str = "extra_content";
 
 /// How many pictures are sent at most; the newest ones.
-const PICTURES: usize = 8;
+const MAX_IMAGES: usize = 8;
 
 /// The body of a request.
-pub(crate) fn body(ask: &Ask<'_>, model: &str, refuses: Refuses) -> Value {
-    let mut body = json!({ "model": model, "messages": messages(ask, model, refuses), "stream": true });
+pub(crate) fn request_body(ask: &ModelRequest<'_>, model: &str, refuses: UnsupportedFeatures) -> Value {
+    let mut body = json!({ "model": model, "messages": convert_messages(ask, model, refuses), "stream": true });
     if !refuses.usage {
         body["stream_options"] = json!({ "include_usage": true });
     }
@@ -47,61 +47,63 @@ pub(crate) fn body(ask: &Ask<'_>, model: &str, refuses: Refuses) -> Value {
 }
 
 /// Whether a request has pictures.
-pub(crate) fn has_pictures(ask: &Ask<'_>) -> bool {
-    ask.messages.iter().flat_map(|it| &it.parts).any(is_picture)
+pub(crate) fn has_images(ask: &ModelRequest<'_>) -> bool {
+    ask.messages.iter().flat_map(|it| &it.parts).any(is_image)
 }
 
-fn messages(ask: &Ask<'_>, model: &str, refuses: Refuses) -> Vec<Value> {
-    let pictures = ask.messages.iter().flat_map(|it| &it.parts).filter(|it| is_picture(it)).count();
-    let mut writer = Writer {
+fn convert_messages(ask: &ModelRequest<'_>, model: &str, refuses: UnsupportedFeatures) -> Vec<Value> {
+    let pictures = ask.messages.iter().flat_map(|it| &it.parts).filter(|it| is_image(it)).count();
+    let mut writer = MessageConverter {
         model,
         out: Vec::new(),
-        open: Vec::new(),
+        open_calls: Vec::new(),
         used: BTreeSet::new(),
-        waiting: Vec::new(),
-        skip: if refuses.pictures { usize::MAX } else { pictures.saturating_sub(PICTURES) },
+        pending_images: Vec::new(),
+        skip: if refuses.images { usize::MAX } else { pictures.saturating_sub(MAX_IMAGES) },
     };
-    if !ask.system.is_empty() {
-        writer.out.push(json!({ "role": "system", "content": ask.system }));
+    if !ask.system_prompt.is_empty() {
+        writer.out.push(json!({ "role": "system", "content": ask.system_prompt }));
     }
     for message in ask.messages {
         match message.role {
-            Speaker::User => writer.user(message, ""),
-            Speaker::System => writer.user(message, "[Note of the program, not of the user]\n"),
-            Speaker::Assistant => writer.assistant(message),
-            Speaker::Tool => writer.tool(message),
+            MessageRole::User => writer.user(message, ""),
+            MessageRole::System => writer.user(message, "[Note of the program, not of the user]\n"),
+            MessageRole::Assistant => writer.assistant(message),
+            MessageRole::Tool => writer.tool(message),
         }
     }
-    writer.close();
+    writer.answer_open_calls();
     writer.out
 }
 
-struct Writer<'a> {
+struct MessageConverter<'a> {
     model: &'a str,
     out: Vec<Value>,
     /// Calls that wait for their results: the id that is sent, and the one that is kept.
-    open: Vec<(String, String)>,
+    open_calls: Vec<(String, String)>,
     used: BTreeSet<String>,
     /// Pictures that tools answered with; they follow when all calls are answered.
-    waiting: Vec<Value>,
+    pending_images: Vec<Value>,
     /// How many of the pictures that come are left out.
     skip: usize,
 }
 
-impl Writer<'_> {
+impl MessageConverter<'_> {
     /// Answers what is open, so that something else can be said.
-    fn close(&mut self) {
-        for (id, _) in std::mem::take(&mut self.open) {
-            self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": INTERRUPTED }));
+    fn answer_open_calls(&mut self) {
+        for (id, _) in std::mem::take(&mut self.open_calls) {
+            self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": INTERRUPTED_RESULT }));
         }
-        let pictures = std::mem::take(&mut self.waiting);
+        let pictures = std::mem::take(&mut self.pending_images);
         if !pictures.is_empty() {
-            self.say([json!({ "type": "text", "text": "What the tools above showed:" })].into_iter().chain(pictures));
+            self.push_user_parts(
+                [json!({ "type": "text", "text": "What the tools above showed:" })].into_iter().chain(pictures),
+            );
         }
     }
 
     /// Words of the user. Two messages in a row become one, because some models take no other.
-    fn say(&mut self, parts: impl IntoIterator<Item = Value>) {
+    fn push_user_parts(&mut self, parts: impl IntoIterator<Item = Value>) {
         let last = self.out.last_mut().filter(|it| it["role"] == "user");
         let mut all = match last.map(|it| it["content"].take()) {
             Some(Value::Array(before)) => before,
@@ -121,46 +123,47 @@ impl Writer<'_> {
     }
 
     fn user(&mut self, message: &Message, before: &str) {
-        self.close();
+        self.answer_open_calls();
         let mut parts: Vec<Value> = Vec::new();
         for part in &message.parts {
             match part {
-                Part::Text { text } if !text.is_empty() => {
+                MessagePart::Text { text } if !text.is_empty() => {
                     parts.push(json!({ "type": "text", "text": format!("{before}{text}") }));
                 }
-                Part::Binary { .. } => parts.push(self.picture(part)),
+                MessagePart::Binary { .. } => parts.push(self.image_part(part)),
                 _ => {}
             }
         }
         if !parts.is_empty() {
-            self.say(parts);
+            self.push_user_parts(parts);
         }
     }
 
     fn assistant(&mut self, message: &Message) {
-        self.close();
+        self.answer_open_calls();
         let mut text = String::new();
         let mut calls = Vec::new();
         let (mut details, mut extra) = (None, None);
         for part in &message.parts {
             match part {
-                Part::Text { text: more } => text.push_str(more),
-                Part::Opaque { api, model, data } if api == "chat" && model == self.model => {
+                MessagePart::Text { text: more } => text.push_str(more),
+                MessagePart::Opaque { api, model, data } if api == "chat" && model == self.model => {
                     details = details.or_else(|| data.get(REASONING_DETAILS));
                     extra = data.get(EXTRA_CONTENT).or(extra);
                 }
-                Part::ToolCall { id, name, input, finished: true } => {
-                    let mut sent = clean(id, "call");
+                MessagePart::ToolCall { id, name, input, finished: true } => {
+                    let mut sent = sanitize_identifier(id, "call");
                     while !self.used.insert(sent.clone()) {
-                        sent = super::accumulate::fresh_id();
+                        sent = super::accumulate::generate_call_id();
                     }
-                    let function = json!({ "name": clean(name, "unknown"), "arguments": object(input) });
+                    let function =
+                        json!({ "name": sanitize_identifier(name, "unknown"), "arguments": arguments_object(input) });
                     let mut call = json!({ "id": sent, "type": "function", "function": function });
                     if let Some(extra) = extra.take() {
                         call[EXTRA_CONTENT] = extra.clone();
                     }
                     calls.push(call);
-                    self.open.push((sent, id.clone()));
+                    self.open_calls.push((sent, id.clone()));
                 }
                 _ => {}
             }
@@ -184,19 +187,19 @@ impl Writer<'_> {
         let mut answered = false;
         for part in &message.parts {
             match part {
-                Part::ToolResult { tool_call_id, content, .. } => {
+                MessagePart::ToolResult { tool_call_id, content, .. } => {
                     // A result without its call cannot be sent; the call was taken back.
-                    let at = self.open.iter().position(|(_, kept)| kept == tool_call_id);
+                    let at = self.open_calls.iter().position(|(_, kept)| kept == tool_call_id);
                     answered = at.is_some();
                     if let Some(at) = at {
-                        let (id, _) = self.open.remove(at);
+                        let (id, _) = self.open_calls.remove(at);
                         // A failed result says so itself: the engine put the dialect's prefix before it.
                         self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
                     }
                 }
-                Part::Binary { .. } if answered => {
-                    let picture = self.picture(part);
-                    self.waiting.push(picture);
+                MessagePart::Binary { .. } if answered => {
+                    let picture = self.image_part(part);
+                    self.pending_images.push(picture);
                 }
                 _ => {}
             }
@@ -204,10 +207,10 @@ impl Writer<'_> {
     }
 
     /// A picture, or words in its place.
-    fn picture(&mut self, part: &Part) -> Value {
-        let Part::Binary { path, mime_type, data } = part else { return Value::Null };
+    fn image_part(&mut self, part: &MessagePart) -> Value {
+        let MessagePart::Binary { path, mime_type, data } = part else { return Value::Null };
         let words = |why: &str| json!({ "type": "text", "text": format!("[{mime_type} of {path}: {why}]") });
-        if !is_picture(part) {
+        if !is_image(part) {
             return words("this model cannot be shown it");
         }
         if self.skip > 0 {
@@ -218,27 +221,27 @@ impl Writer<'_> {
     }
 }
 
-fn is_picture(part: &Part) -> bool {
-    matches!(part, Part::Binary { mime_type, .. } if
+fn is_image(part: &MessagePart) -> bool {
+    matches!(part, MessagePart::Binary { mime_type, .. } if
         matches!(mime_type.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp"))
 }
 
 /// A name or an id in the letters that every provider takes.
-fn clean(name: &str, otherwise: &str) -> String {
+fn sanitize_identifier(name: &str, otherwise: &str) -> String {
     let good = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
     let name: String = name.chars().map(|it| if good(it) { it } else { '_' }).take(64).collect();
     if name.is_empty() { otherwise.to_owned() } else { name }
 }
 
 /// Arguments as a JSON object, whatever the model wrote.
-fn object(input: &str) -> String {
+fn arguments_object(input: &str) -> String {
     if is_object(input) {
         return input.to_owned();
     }
     if input.trim().is_empty() {
         return "{}".to_owned();
     }
-    match repair::mend(input) {
+    match repair::repair_json(input) {
         Ok(mended) if mended.value.is_object() => mended.value.to_string(),
         _ => json!({ "not_json": input }).to_string(),
     }

@@ -4,20 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use helve_contract::{
     CancellationToken, Error, Session, async_trait,
-    ports::{InboxItem, Notification, RunStatus, Schedule, ScheduleRun, Speaker},
+    ports::{InboxItem, MessageRole, Notification, Schedule, ScheduleRun, ScheduleRunStatus},
 };
 
 use helve_engine::Mode;
 use helve_tools::schedule::RUN_PREFIX;
 
-use super::{Fire, Fired, MARKER, conclude::title};
-use crate::{Agent, Budget, Ended, Event, Need, Outcome, Watcher, Workshop};
+use super::{NOTIFY_MARKER, RunOutcome, ScheduleRunner, conclude::schedule_title};
+use crate::{Agent, AgentEvent, AgentListener, Budget, SessionFactory, SessionSpec, TurnOutcome, TurnStopReason};
 
 /// Brings a message into a conversation that goes on in this process.
 #[async_trait]
-pub trait Deliver: Send + Sync {
+pub trait SessionDelivery: Send + Sync {
     /// Says something in a conversation, and waits for the answer. `None`: it is not open here.
-    async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<Fired>;
+    async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<RunOutcome>;
     /// Adds a note to a conversation, which its model reads at the next turn. `false`: it is not open here.
     async fn note(&self, _session: &str, _text: &str) -> bool {
         false
@@ -25,50 +25,61 @@ pub trait Deliver: Send + Sync {
 }
 
 /// Fires a run as a turn of an agent.
-pub struct AgentFire {
+pub struct AgentRunner {
     /// Makes tools, session and model.
-    pub workshop: Arc<dyn Workshop>,
+    pub session_factory: Arc<dyn SessionFactory>,
     /// What a run may do without an approval; `None`: what the workshop gives.
     pub mode: Option<Mode>,
     /// What a run may cost; the operator's alone.
     pub budget: Budget,
     /// The conversations that are open in this process, where there are any.
-    pub live: Option<Arc<dyn Deliver>>,
+    pub open_sessions: Option<Arc<dyn SessionDelivery>>,
     /// Who hears what happens in a run.
-    pub watcher: Watcher,
+    pub listener: AgentListener,
 }
 
-impl AgentFire {
+impl AgentRunner {
     /// Runs by this workshop, with the usual budget: ten turns and half a dollar.
-    pub fn new(workshop: Arc<dyn Workshop>) -> Self {
-        let budget = Budget { turns: Some(10), cost: Some(0.5), ..Budget::default() };
-        Self { workshop, mode: None, budget, live: None, watcher: Arc::new(|_: &Event| {}) }
+    pub fn new(workshop: Arc<dyn SessionFactory>) -> Self {
+        let budget = Budget { max_turns: Some(10), max_cost: Some(0.5), ..Budget::default() };
+        Self {
+            session_factory: workshop,
+            mode: None,
+            budget,
+            open_sessions: None,
+            listener: Arc::new(|_: &AgentEvent| {}),
+        }
     }
 
-    async fn turn(&self, schedule: &Schedule, words: &str, cancel: CancellationToken) -> helve_contract::Result<Fired> {
-        let need = Need {
+    async fn run_turn(
+        &self,
+        schedule: &Schedule,
+        words: &str,
+        cancel: CancellationToken,
+    ) -> helve_contract::Result<RunOutcome> {
+        let need = SessionSpec {
             // A conversation of its own has no history: every run begins anew.
             id: schedule.session.clone().unwrap_or_else(|| format!("{RUN_PREFIX}{}", schedule.id)),
             dialect: schedule.dialect.clone(),
             user: Some(schedule.user.clone()),
             mode: self.mode,
             workspace: schedule.workspace.clone().map(Into::into),
-            alone: true,
-            ..Need::default()
+            unattended: true,
+            ..SessionSpec::default()
         };
-        let (engine, session) = self.workshop.equip(&need)?;
+        let (engine, session) = self.session_factory.create_session(&need)?;
         if schedule.session.is_none() && !begin_anew(&session, &cancel).await? {
-            return Ok(Fired { status: RunStatus::Cancelled, ..Fired::failed("cancelled") });
+            return Ok(RunOutcome { status: ScheduleRunStatus::Cancelled, ..RunOutcome::failed("cancelled") });
         }
-        let model = self.workshop.session_model(&session.id, self.workshop.model(None)?);
+        let model = self.session_factory.session_model(&session.id, self.session_factory.model(None)?);
         let agent = Agent {
-            title: schedule.session.is_none().then(|| format!("scheduled: {}", title(schedule))),
+            title: schedule.session.is_none().then(|| format!("scheduled: {}", schedule_title(schedule))),
             budget: self.budget,
-            watcher: self.watcher.clone(),
+            listener: self.listener.clone(),
             ..Agent::new(engine, session, model)
         };
         let handle = agent.handle.clone();
-        let mut turn = std::pin::pin!(agent.say(words));
+        let mut turn = std::pin::pin!(agent.send_text(words));
         let outcome = tokio::select! {
             outcome = &mut turn => outcome,
             () = cancel.cancelled() => {
@@ -79,28 +90,28 @@ impl AgentFire {
         match outcome {
             Err(Error::SessionHeld(holder)) if schedule.session.is_some() => {
                 let store = &agent.session.ports.store;
-                store.post(&agent.session.id, &InboxItem::text(Speaker::User, words)).await?;
+                store.post(&agent.session.id, &InboxItem::text(MessageRole::User, words)).await?;
                 let output = format!(
                     "Left in the inbox of session {}, in which process {} on {} works.",
                     holder.session, holder.pid, holder.host
                 );
-                Ok(Fired { output, status: RunStatus::Success, turns: 0, cost: 0.0 })
+                Ok(RunOutcome { output, status: ScheduleRunStatus::Success, turns: 0, cost: 0.0 })
             }
-            outcome => outcome.map(Fired::from),
+            outcome => outcome.map(RunOutcome::from),
         }
     }
 }
 
 #[async_trait]
-impl Fire for AgentFire {
-    async fn fire(&self, schedule: &Schedule, run: &ScheduleRun, cancel: CancellationToken) -> Fired {
-        let words = prompt(schedule, run);
-        if let (Some(live), Some(session)) = (&self.live, &schedule.session)
+impl ScheduleRunner for AgentRunner {
+    async fn run(&self, schedule: &Schedule, run: &ScheduleRun, cancel: CancellationToken) -> RunOutcome {
+        let words = run_prompt(schedule, run);
+        if let (Some(live), Some(session)) = (&self.open_sessions, &schedule.session)
             && let Some(fired) = live.deliver(session, &words, &cancel).await
         {
             return fired;
         }
-        self.turn(schedule, &words, cancel).await.unwrap_or_else(Fired::failed)
+        self.run_turn(schedule, &words, cancel).await.unwrap_or_else(RunOutcome::failed)
     }
 }
 
@@ -112,7 +123,7 @@ const HELD_POLL: Duration = Duration::from_millis(250);
 /// `false`: cancelled meanwhile.
 async fn begin_anew(session: &Session, cancel: &CancellationToken) -> helve_contract::Result<bool> {
     loop {
-        match session.ports.store.discard(&session.id).await {
+        match session.ports.store.delete_session(&session.id).await {
             Err(Error::SessionHeld(_)) => tokio::select! {
                 () = tokio::time::sleep(HELD_POLL) => {}
                 () = cancel.cancelled() => return Ok(false),
@@ -126,7 +137,7 @@ async fn begin_anew(session: &Session, cancel: &CancellationToken) -> helve_cont
 const ALLOW: &str = "The setting `schedule.mode` says what scheduled runs may do";
 
 /// What the model hears when a schedule is due.
-pub fn prompt(schedule: &Schedule, run: &ScheduleRun) -> String {
+pub fn run_prompt(schedule: &Schedule, run: &ScheduleRun) -> String {
     let mut words = match (&schedule.session, &schedule.name) {
         (None, _) => schedule.goal.clone(),
         (Some(_), Some(name)) => format!("[cron:{name}] {}", schedule.goal),
@@ -134,7 +145,7 @@ pub fn prompt(schedule: &Schedule, run: &ScheduleRun) -> String {
     };
     if schedule.notification == Notification::Conditional {
         words.push_str(&format!(
-            "\n\nIf the user should hear of the result, begin your final answer with {MARKER}. Else leave it out."
+            "\n\nIf the user should hear of the result, begin your final answer with {NOTIFY_MARKER}. Else leave it out."
         ));
     }
     if run.attempt > 1 {
@@ -146,13 +157,15 @@ pub fn prompt(schedule: &Schedule, run: &ScheduleRun) -> String {
     words
 }
 
-impl From<Outcome> for Fired {
-    fn from(outcome: Outcome) -> Self {
-        let (status, why) = match outcome.ended {
-            Ended::Done if outcome.refused > 0 => (RunStatus::Refused, None),
-            Ended::Done => (RunStatus::Success, None),
-            Ended::Cancelled => (RunStatus::Cancelled, Some("cancelled".to_owned())),
-            Ended::Budget(why) | Ended::Circles(why) | Ended::Model(why) => (RunStatus::Failed, Some(why)),
+impl From<TurnOutcome> for RunOutcome {
+    fn from(outcome: TurnOutcome) -> Self {
+        let (status, why) = match outcome.stop_reason {
+            TurnStopReason::Completed if outcome.refused > 0 => (ScheduleRunStatus::Refused, None),
+            TurnStopReason::Completed => (ScheduleRunStatus::Success, None),
+            TurnStopReason::Cancelled => (ScheduleRunStatus::Cancelled, Some("cancelled".to_owned())),
+            TurnStopReason::BudgetExhausted(why)
+            | TurnStopReason::LoopDetected(why)
+            | TurnStopReason::ModelFailed(why) => (ScheduleRunStatus::Failed, Some(why)),
         };
         let refused = match outcome.refused {
             0 => String::new(),
@@ -165,6 +178,6 @@ impl From<Outcome> for Fired {
             (Some(why), false) => format!("Error: {why}\n\n{}", outcome.text),
         };
         let output = output + &refused;
-        Self { output, status, turns: outcome.turns, cost: outcome.spent.cost }
+        Self { output, status, turns: outcome.turns, cost: outcome.usage.cost }
     }
 }

@@ -2,23 +2,23 @@
 
 use helve_contract::{
     jiff::Timestamp,
-    ports::{Cadence, Finish, Notification, RunStatus, Schedule, ScheduleRun, ScheduleStatus},
+    ports::{Cadence, Notification, RunCompletion, Schedule, ScheduleRun, ScheduleRunStatus, ScheduleStatus},
 };
 
-use super::{Fired, Settings};
+use super::{RunOutcome, SchedulerConfig};
 
 /// With this a run begins its answer when the owner should hear it.
-pub const MARKER: &str = "[NOTIFY]";
+pub const NOTIFY_MARKER: &str = "[NOTIFY]";
 /// The longest output that is kept, in characters.
-const LONGEST: usize = 1_000_000;
+const MAX_OUTPUT_CHARS: usize = 1_000_000;
 /// The longest summary, in characters.
-const SUMMARY: usize = 500;
+const MAX_SUMMARY_CHARS: usize = 500;
 
 /// What follows from a run.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Conclusion {
+pub(super) struct RunConclusion {
     /// What is kept.
-    pub(super) finish: Finish,
+    pub(super) finish: RunCompletion,
     /// The result, where the owner should hear it.
     pub(super) result: Option<String>,
     /// What else the owner should hear.
@@ -29,24 +29,24 @@ pub(super) struct Conclusion {
 pub(super) fn conclude(
     schedule: &Schedule,
     run: &ScheduleRun,
-    fired: Fired,
+    fired: RunOutcome,
     now: Timestamp,
-    settings: &Settings,
-) -> Conclusion {
-    let (output, marked) = unmarked(&fired.output);
-    let output = shortened(&output, LONGEST);
+    settings: &SchedulerConfig,
+) -> RunConclusion {
+    let (output, marked) = strip_marker(&fired.output);
+    let output = truncate_chars(&output, MAX_OUTPUT_CHARS);
     let failures = match fired.status {
-        RunStatus::Success | RunStatus::Running => 0,
-        RunStatus::Failed | RunStatus::Refused => schedule.failures.saturating_add(1),
+        ScheduleRunStatus::Success | ScheduleRunStatus::Running => 0,
+        ScheduleRunStatus::Failed | ScheduleRunStatus::Refused => schedule.failures.saturating_add(1),
         // Somebody stopped it: that says nothing about the task.
-        RunStatus::Cancelled => schedule.failures,
+        ScheduleRunStatus::Cancelled => schedule.failures,
     };
-    let refused = fired.status == RunStatus::Refused;
-    let failed = fired.status == RunStatus::Failed || refused;
+    let refused = fired.status == ScheduleRunStatus::Refused;
+    let failed = fired.status == ScheduleRunStatus::Failed || refused;
     let one_off = matches!(schedule.cadence, Cadence::Once { .. });
-    let over = settings.disable_after > 0 && failed && failures >= settings.disable_after;
+    let over = settings.disable_after_failures > 0 && failed && failures >= settings.disable_after_failures;
     let status = match (one_off, fired.status) {
-        (true, RunStatus::Success) => Some(ScheduleStatus::Completed),
+        (true, ScheduleRunStatus::Success) => Some(ScheduleStatus::Completed),
         (true, _) => Some(ScheduleStatus::Failed),
         (false, _) if over => Some(ScheduleStatus::Disabled),
         (false, _) => None,
@@ -57,8 +57,8 @@ pub(super) fn conclude(
         Notification::Conditional => marked,
         Notification::Never => false,
     };
-    let name = title(schedule);
-    let why = shortened(&output, SUMMARY);
+    let name = schedule_title(schedule);
+    let why = truncate_chars(&output, MAX_SUMMARY_CHARS);
     let notice = if !failed {
         None
     } else if one_off {
@@ -68,7 +68,7 @@ pub(super) fn conclude(
         })
     } else if over {
         Some(format!("Schedule {name} was disabled after {failures} failures in a row. {why}"))
-    } else if settings.tell_after > 0 && failures == settings.tell_after {
+    } else if settings.notify_after_failures > 0 && failures == settings.notify_after_failures {
         Some(format!("Schedule {name} has failed {failures} times in a row. {why}"))
     } else {
         None
@@ -83,29 +83,31 @@ pub(super) fn conclude(
         ..run.clone()
     };
     // What a run says whose calls were refused is worth hearing, once.
-    let says = run.status == RunStatus::Success || (run.status == RunStatus::Refused && notice.is_none());
+    let says =
+        run.status == ScheduleRunStatus::Success || (run.status == ScheduleRunStatus::Refused && notice.is_none());
     let result = (told && says && !run.output.is_empty()).then(|| run.output.clone());
-    Conclusion { finish: Finish { run, status, failures, keep: settings.keep }, result, notice }
+    RunConclusion { finish: RunCompletion { run, status, failures, keep_runs: settings.keep_runs }, result, notice }
 }
 
 /// The name of a schedule, or the beginning of its task.
-pub(super) fn title(schedule: &Schedule) -> String {
+pub(super) fn schedule_title(schedule: &Schedule) -> String {
     let words = schedule.name.clone().unwrap_or_else(|| schedule.goal.lines().next().unwrap_or_default().to_owned());
-    format!("\"{}\"", shortened(&words, 60))
+    format!("\"{}\"", truncate_chars(&words, 60))
 }
 
 /// The output without the marker, and whether it was marked.
-fn unmarked(output: &str) -> (String, bool) {
-    let is_marked = |line: &str| line.trim_start().starts_with(MARKER);
+fn strip_marker(output: &str) -> (String, bool) {
+    let is_marked = |line: &str| line.trim_start().starts_with(NOTIFY_MARKER);
     if !output.lines().any(is_marked) {
         return (output.trim().to_owned(), false);
     }
-    let lines = output.lines().map(|line| if is_marked(line) { line.replacen(MARKER, "", 1) } else { line.to_owned() });
+    let lines =
+        output.lines().map(|line| if is_marked(line) { line.replacen(NOTIFY_MARKER, "", 1) } else { line.to_owned() });
     (lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n").trim().to_owned(), true)
 }
 
 /// At most this many characters; the last three say that there was more.
-fn shortened(text: &str, most: usize) -> String {
+fn truncate_chars(text: &str, most: usize) -> String {
     if text.chars().nth(most).is_none() {
         return text.to_owned();
     }
@@ -118,15 +120,15 @@ mod tests {
 
     #[test]
     fn the_marker_is_not_part_of_the_answer() {
-        assert_eq!(unmarked("[NOTIFY] The disk is full."), ("The disk is full.".into(), true));
-        assert_eq!(unmarked("I looked.\n\n [NOTIFY]\nIt is full.\n"), ("I looked.\n\n\nIt is full.".into(), true));
-        assert_eq!(unmarked("no [NOTIFY] here\n"), ("no [NOTIFY] here".into(), false));
+        assert_eq!(strip_marker("[NOTIFY] The disk is full."), ("The disk is full.".into(), true));
+        assert_eq!(strip_marker("I looked.\n\n [NOTIFY]\nIt is full.\n"), ("I looked.\n\n\nIt is full.".into(), true));
+        assert_eq!(strip_marker("no [NOTIFY] here\n"), ("no [NOTIFY] here".into(), false));
     }
 
     #[test]
     fn a_summary_is_cut_between_characters() {
-        let cut = shortened(&"ü".repeat(501), SUMMARY);
+        let cut = truncate_chars(&"ü".repeat(501), MAX_SUMMARY_CHARS);
         assert_eq!((cut.chars().count(), cut.ends_with("ü...")), (500, true));
-        assert_eq!(shortened(&"ü".repeat(500), SUMMARY), "ü".repeat(500));
+        assert_eq!(truncate_chars(&"ü".repeat(500), MAX_SUMMARY_CHARS), "ü".repeat(500));
     }
 }

@@ -13,61 +13,61 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-pub use agent::{AgentFire, Deliver, prompt};
-pub use conclude::MARKER;
-pub use driver::{Scheduler, Tick};
+pub use agent::{AgentRunner, SessionDelivery, run_prompt};
+pub use conclude::NOTIFY_MARKER;
+pub use driver::{Scheduler, TickSummary};
 use helve_contract::{
     CancellationToken, async_trait,
-    ports::{RunStatus, Schedule, ScheduleRun},
+    ports::{Schedule, ScheduleRun, ScheduleRunStatus},
 };
 pub use origin::ToOrigin;
 
 /// Does what a schedule asks for.
 #[async_trait]
-pub trait Fire: Send + Sync {
+pub trait ScheduleRunner: Send + Sync {
     /// Runs one occurrence. When `cancel` is set it stops soon, and its answer does not matter any more.
-    async fn fire(&self, schedule: &Schedule, run: &ScheduleRun, cancel: CancellationToken) -> Fired;
+    async fn run(&self, schedule: &Schedule, run: &ScheduleRun, cancel: CancellationToken) -> RunOutcome;
 }
 
 /// How a run went.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fired {
+pub struct RunOutcome {
     /// What it said.
     pub output: String,
     /// How it ended.
-    pub status: RunStatus,
+    pub status: ScheduleRunStatus,
     /// Turns of the model.
     pub turns: u32,
     /// US dollars.
     pub cost: f64,
 }
 
-impl Fired {
+impl RunOutcome {
     /// It did what was asked.
     #[must_use]
-    pub fn done(output: impl Into<String>) -> Self {
-        Self { output: output.into(), status: RunStatus::Success, turns: 0, cost: 0.0 }
+    pub fn success(output: impl Into<String>) -> Self {
+        Self { output: output.into(), status: ScheduleRunStatus::Success, turns: 0, cost: 0.0 }
     }
 
     /// It did not; why, in words.
     #[must_use]
     pub fn failed(why: impl std::fmt::Display) -> Self {
-        Self { output: format!("Error: {why}"), status: RunStatus::Failed, turns: 0, cost: 0.0 }
+        Self { output: format!("Error: {why}"), status: ScheduleRunStatus::Failed, turns: 0, cost: 0.0 }
     }
 }
 
 /// Tells people of results.
 #[async_trait]
-pub trait Notify: Send + Sync {
+pub trait ScheduleNotifier: Send + Sync {
     /// Tells the owner of a schedule something. Whether somebody was reached.
     async fn notify(&self, schedule: &Schedule, text: &str) -> bool;
 }
 
 /// Tells nobody.
-pub struct Untold;
+pub struct NoNotifier;
 
 #[async_trait]
-impl Notify for Untold {
+impl ScheduleNotifier for NoNotifier {
     async fn notify(&self, _: &Schedule, _: &str) -> bool {
         false
     }
@@ -75,7 +75,7 @@ impl Notify for Untold {
 
 /// The operator's settings.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SchedulerConfig {
     /// How often is looked for what is due.
     pub poll: Duration,
     /// How many runs go on at once in this process.
@@ -85,50 +85,50 @@ pub struct Settings {
     /// How late an occurrence may be before it counts as missed.
     pub grace: Duration,
     /// How far back missed occurrences are made up for, where each is.
-    pub window: Duration,
+    pub catch_up_window: Duration,
     /// How often a run is begun that a crash cut off.
     pub max_attempts: u32,
     /// How long a run may take.
     pub max_time: Duration,
     /// How many runs are kept a schedule.
-    pub keep: usize,
+    pub keep_runs: usize,
     /// After how many failures in a row the owner is told; 0 is never.
-    pub tell_after: u32,
+    pub notify_after_failures: u32,
     /// After how many failures in a row a schedule is disabled; 0 is never.
-    pub disable_after: u32,
+    pub disable_after_failures: u32,
 }
 
-impl Default for Settings {
+impl Default for SchedulerConfig {
     fn default() -> Self {
         Self {
             poll: Duration::from_secs(1),
             max_concurrent: 2,
             lease: Duration::from_secs(60),
             grace: Duration::from_secs(60),
-            window: Duration::from_secs(24 * 3600),
+            catch_up_window: Duration::from_secs(24 * 3600),
             max_attempts: 3,
             max_time: Duration::from_secs(30 * 60),
-            keep: 20,
-            tell_after: 3,
-            disable_after: 5,
+            keep_runs: 20,
+            notify_after_failures: 3,
+            disable_after_failures: 5,
         }
     }
 }
 
 /// Something that happened, for logs.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum SchedulerEvent {
     /// A run began.
-    Began(Box<Schedule>, Box<ScheduleRun>),
+    RunStarted(Box<Schedule>, Box<ScheduleRun>),
     /// A run ended.
-    Ended(Box<Schedule>, Box<ScheduleRun>),
+    RunFinished(Box<Schedule>, Box<ScheduleRun>),
     /// Occurrences were left out: how many.
     Skipped(Box<Schedule>, u64),
     /// A run is somebody else's now.
-    Lost(Box<Schedule>, Box<ScheduleRun>),
+    LeaseLost(Box<Schedule>, Box<ScheduleRun>),
     /// The store or the clock made trouble; in words.
-    Trouble(String),
+    Error(String),
 }
 
 /// Hears what happens. It must not block.
-pub type Observer = Arc<dyn Fn(&Happening) + Send + Sync>;
+pub type SchedulerListener = Arc<dyn Fn(&SchedulerEvent) + Send + Sync>;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use helve_contract::{
     async_trait,
-    ports::{InboxItem, Schedule, Speaker, Store},
+    ports::{InboxItem, MessageRole, Schedule, Store},
 };
 
-use super::{Deliver, Notify};
+use super::{ScheduleNotifier, SessionDelivery};
 
 /// Adds each result to the conversation that made the schedule, and passes it on: to the schedule's channel where it has
 /// one, and to nobody else where the conversation got it.
@@ -15,13 +15,13 @@ pub struct ToOrigin {
     /// Where conversations are kept.
     pub store: Arc<dyn Store>,
     /// The conversations that are open in this process, where there are any.
-    pub live: Option<Arc<dyn Deliver>>,
+    pub live: Option<Arc<dyn SessionDelivery>>,
     /// Who else is told: a channel, or the log.
-    pub next: Arc<dyn Notify>,
+    pub next: Arc<dyn ScheduleNotifier>,
 }
 
 #[async_trait]
-impl Notify for ToOrigin {
+impl ScheduleNotifier for ToOrigin {
     async fn notify(&self, schedule: &Schedule, text: &str) -> bool {
         let reached = self.deliver(schedule, text).await;
         if reached && schedule.channel.is_none() {
@@ -47,11 +47,11 @@ impl ToOrigin {
 
     /// Leaves a note in the inbox of a conversation that is not open here.
     async fn append(&self, session: &str, user: &str, text: String) -> helve_contract::Result<bool> {
-        let record = self.store.conversation(session).await?;
+        let record = self.store.get_session(session).await?;
         if record.is_none_or(|it| it.user != user) {
             return Ok(false);
         }
-        self.store.post(session, &InboxItem::text(Speaker::System, text)).await?;
+        self.store.post(session, &InboxItem::text(MessageRole::System, text)).await?;
         Ok(true)
     }
 }

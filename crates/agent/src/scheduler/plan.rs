@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use helve_contract::{
     jiff::{SignedDuration, Timestamp},
-    ports::{Cadence, Missed, Overlap, Schedule},
+    ports::{Cadence, MissedRunPolicy, OverlapPolicy, Schedule},
 };
 use helve_tools::schedule::cadence;
 
-use super::Settings;
+use super::SchedulerConfig;
 
 /// How many missed occurrences are counted one by one; beyond, "many" is enough.
-const COUNTED: u64 = 1_000;
+const MAX_COUNTED_MISSES: u64 = 1_000;
 
 /// What to do about a schedule that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plan {
+pub(super) enum DueAction {
     /// Run the occurrence.
     Run {
         /// When it is due after this.
@@ -23,55 +23,60 @@ pub(super) enum Plan {
         /// Occurrences that this run makes up for.
         skipped: u64,
         /// What happens while another run goes on.
-        overlap: Overlap,
+        overlap: OverlapPolicy,
     },
     /// Leave occurrences out.
-    Pass {
+    Skip {
         /// When it is due after this.
         next: Option<Timestamp>,
         /// How many are left out.
         count: u64,
     },
     /// A one-off whose time has passed, and that must not be late: it has failed.
-    TooLate,
+    Expired,
 }
 
 /// What to do about a schedule that was due at `due`, not later than now.
-pub(super) fn plan(schedule: &Schedule, due: Timestamp, now: Timestamp, settings: &Settings) -> Plan {
+pub(super) fn decide_due_action(
+    schedule: &Schedule,
+    due: Timestamp,
+    now: Timestamp,
+    settings: &SchedulerConfig,
+) -> DueAction {
     let late = now.duration_since(due);
-    let overdue = late > signed(settings.grace);
+    let overdue = late > to_signed(settings.grace);
     match schedule.missed {
-        Missed::Skip if overdue && matches!(schedule.cadence, Cadence::Once { .. }) => Plan::TooLate,
-        Missed::Skip if overdue => {
-            let (next, count) = beyond(&schedule.cadence, due, now);
-            Plan::Pass { next, count: count + 1 }
+        MissedRunPolicy::Skip if overdue && matches!(schedule.cadence, Cadence::Once { .. }) => DueAction::Expired,
+        MissedRunPolicy::Skip if overdue => {
+            let (next, count) = next_after(&schedule.cadence, due, now);
+            DueAction::Skip { next, count: count + 1 }
         }
-        Missed::All if late > signed(settings.window) => {
-            let from = now.checked_sub(signed(settings.window)).unwrap_or(now);
-            let (next, count) = beyond(&schedule.cadence, due, from);
+        MissedRunPolicy::All if late > to_signed(settings.catch_up_window) => {
+            let from = now.checked_sub(to_signed(settings.catch_up_window)).unwrap_or(now);
+            let (next, count) = next_after(&schedule.cadence, due, from);
             match next {
                 // A one-off is made up for whenever it can be.
-                None => Plan::Run { next, skipped: count, overlap: Overlap::Wait },
-                Some(_) => Plan::Pass { next, count: count + 1 },
+                None => DueAction::Run { next, skipped: count, overlap: OverlapPolicy::Wait },
+                Some(_) => DueAction::Skip { next, count: count + 1 },
             }
         }
-        Missed::All => {
-            let next = cadence::next(&schedule.cadence, due, due);
-            Plan::Run { next, skipped: 0, overlap: Overlap::Wait }
+        MissedRunPolicy::All => {
+            let next = cadence::next_run(&schedule.cadence, due, due);
+            DueAction::Run { next, skipped: 0, overlap: OverlapPolicy::Wait }
         }
-        Missed::Once | Missed::Skip => {
-            let (next, skipped) = beyond(&schedule.cadence, due, now);
-            Plan::Run { next, skipped, overlap: Overlap::Skip }
+        MissedRunPolicy::Once | MissedRunPolicy::Skip => {
+            let (next, skipped) = next_after(&schedule.cadence, due, now);
+            DueAction::Run { next, skipped, overlap: OverlapPolicy::Skip }
         }
     }
 }
 
 /// The first time after `now`, and how many times lie between it and `due`.
-fn beyond(cadence: &Cadence, due: Timestamp, now: Timestamp) -> (Option<Timestamp>, u64) {
-    let next = cadence::next(cadence, due, now);
+fn next_after(cadence: &Cadence, due: Timestamp, now: Timestamp) -> (Option<Timestamp>, u64) {
+    let next = cadence::next_run(cadence, due, now);
     let (mut at, mut count) = (due, 0);
-    while count < COUNTED {
-        match cadence::next(cadence, due, at) {
+    while count < MAX_COUNTED_MISSES {
+        match cadence::next_run(cadence, due, at) {
             Some(following) if following > at && following <= now => (at, count) = (following, count + 1),
             _ => break,
         }
@@ -79,6 +84,6 @@ fn beyond(cadence: &Cadence, due: Timestamp, now: Timestamp) -> (Option<Timestam
     (next, count)
 }
 
-fn signed(time: Duration) -> SignedDuration {
+fn to_signed(time: Duration) -> SignedDuration {
     SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX)
 }

@@ -9,20 +9,21 @@ use std::{
 
 use async_trait::async_trait;
 use helve_agent::{
-    Agent, Budget, Ended, Engine, Event, Hands, Kind, Kinds, Limits, Need, Seat, Supervisor, Wake, Workshop,
-    model::{Answer, Ask, Model, ModelError, Piece, Use},
+    Agent, AgentDefinition, AgentDefinitions, AgentEvent, AgentLimits, Budget, Engine, Registration, SessionFactory,
+    SessionSpec, Supervisor, ToolAccess, TurnStopReason, Wake,
+    model::{Model, ModelError, ModelRequest, ModelResponse, StreamChunk, ToolCall},
 };
 use helve_contract::{
     Call, PathRules, Ports, Result, Root, Session, Workspace,
     ports::{
-        Activity, AgentOrder, AgentReport, AgentState, Agents, Delivery, Part, Sessions, Speaker, Spent, TimeLimit,
-        Until,
+        Activity, AgentOrder, AgentReport, AgentStatus, Agents, Delivery, MessagePart, MessageRole, Sessions,
+        TimeLimit, TokenUsage, WaitUntil,
     },
 };
 use helve_dialects::by_name;
-use helve_engine::{Gate, Mode, protected};
-use helve_hosts::Local;
-use helve_store::Sqlite;
+use helve_engine::{Gate, Mode, protected_path_rules};
+use helve_hosts::LocalHost;
+use helve_store::SqliteStore;
 use serde_json::json;
 use tokio::sync::Barrier;
 
@@ -37,22 +38,26 @@ impl Model for Puppet {
     fn name(&self) -> String {
         self.0.to_owned()
     }
-    fn window(&self) -> Option<u64> {
+    fn context_window(&self) -> Option<u64> {
         None
     }
-    async fn answer(&self, ask: &Ask<'_>, ear: &(dyn Fn(Piece<'_>) + Send + Sync)) -> Result<Answer, ModelError> {
-        let spent = Spent { prompt_tokens: 30, completion_tokens: 10, cost: 0.25, ..Spent::default() };
-        let text = |text: String| Ok(Answer { text, spent, ..Answer::default() });
+    async fn complete(
+        &self,
+        ask: &ModelRequest<'_>,
+        ear: &(dyn Fn(StreamChunk<'_>) + Send + Sync),
+    ) -> Result<ModelResponse, ModelError> {
+        let spent = TokenUsage { prompt_tokens: 30, completion_tokens: 10, cost: 0.25, ..TokenUsage::default() };
+        let text = |text: String| Ok(ModelResponse { text, usage: spent, ..ModelResponse::default() });
         let said: Vec<&str> = ask
             .messages
             .iter()
-            .filter(|message| message.role == Speaker::User)
+            .filter(|message| message.role == MessageRole::User)
             .flat_map(|message| &message.parts)
-            .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+            .filter_map(|part| if let MessagePart::Text { text } = part { Some(text.as_str()) } else { None })
             .collect();
         let order = said.last().copied().unwrap_or_default();
         let result = ask.messages.last().and_then(|last| last.parts.first());
-        if let Some(Part::ToolResult { content, .. }) = result
+        if let Some(MessagePart::ToolResult { content, .. }) = result
             && order != "again"
         {
             return text(content.clone());
@@ -63,15 +68,15 @@ impl Model for Puppet {
                 text(names.join(" "))
             }
             ("wait", _) => {
-                ear(Piece::Text("half"));
+                ear(StreamChunk::Text("half"));
                 ask.cancel.cancelled().await;
                 Err(ModelError::Cancelled { said: "half".into() })
             }
             ("both", _) => {
                 let input = json!({ "description": "d", "prompt": "meet", "subagent_type": "general-purpose" });
                 let order =
-                    |id: &str| Use { id: id.into(), name: "Agent".into(), input: input.to_string(), opaque: None };
-                Ok(Answer { calls: vec![order("c1"), order("c2")], spent, ..Answer::default() })
+                    |id: &str| ToolCall { id: id.into(), name: "Agent".into(), input: input.to_string(), opaque: None };
+                Ok(ModelResponse { calls: vec![order("c1"), order("c2")], usage: spent, ..ModelResponse::default() })
             }
             ("meet", _) => {
                 MEETING.wait().await;
@@ -79,14 +84,14 @@ impl Model for Puppet {
             }
             ("call", rest) => {
                 let (name, input) = rest.split_once(' ').unwrap();
-                let calls = vec![Use { id: "c1".into(), name: name.into(), input: input.into(), opaque: None }];
-                Ok(Answer { calls, spent, ..Answer::default() })
+                let calls = vec![ToolCall { id: "c1".into(), name: name.into(), input: input.into(), opaque: None }];
+                Ok(ModelResponse { calls, usage: spent, ..ModelResponse::default() })
             }
             ("again", _) => {
                 let input = format!("{{\"pattern\": \"{}\"}}", ask.messages.len());
                 let calls =
-                    vec![Use { id: format!("c{}", ask.messages.len()), name: "Glob".into(), input, opaque: None }];
-                Ok(Answer { calls, spent, ..Answer::default() })
+                    vec![ToolCall { id: format!("c{}", ask.messages.len()), name: "Glob".into(), input, opaque: None }];
+                Ok(ModelResponse { calls, usage: spent, ..ModelResponse::default() })
             }
             ("all", _) => text(said.join(" | ")),
             _ => text(order.to_owned()),
@@ -97,20 +102,20 @@ impl Model for Puppet {
 /// Makes children in the folder of the stories, and remembers what was needed.
 struct Shop {
     folder: tempfile::TempDir,
-    store: Sqlite,
-    needs: Mutex<Vec<Need>>,
+    store: SqliteStore,
+    needs: Mutex<Vec<SessionSpec>>,
     /// What it gives beyond what was asked for.
     generous: bool,
 }
 
-impl Workshop for Shop {
-    fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)> {
+impl SessionFactory for Shop {
+    fn create_session(&self, need: &SessionSpec) -> Result<(Arc<Engine>, Arc<Session>)> {
         self.needs.lock().unwrap().push(need.clone());
         let top = fs::canonicalize(self.folder.path()).unwrap();
         let dialect = by_name("claude").unwrap();
-        let roots = [Root::writable(top.join("w")), Root::readable(top.join("spill")).named("spill")];
-        let workspace = Workspace::new(roots, PathRules::new(protected()), dialect.reading);
-        let mut ports = Ports { store: Arc::new(self.store.clone()), ..Ports::new(Arc::new(Local::new())) };
+        let roots = [Root::writable(top.join("w")), Root::readable(top.join("spill")).with_name("spill")];
+        let workspace = Workspace::new(roots, PathRules::new(protected_path_rules()), dialect.path_style);
+        let mut ports = Ports { store: Arc::new(self.store.clone()), ..Ports::new(Arc::new(LocalHost::new())) };
         if let Some(agents) = &need.agents {
             ports.agents = agents.clone();
         }
@@ -131,50 +136,58 @@ struct Story {
     shop: Arc<Shop>,
     supervisor: Arc<Supervisor>,
     agent: Agent,
-    seat: Option<Seat>,
+    seat: Option<Registration>,
     events: Arc<Mutex<Vec<String>>>,
     call: Call,
 }
 
 impl Story {
     fn new() -> Self {
-        Self::with(Limits::default(), Mode::Open, Budget::default(), false)
+        Self::with(AgentLimits::default(), Mode::Open, Budget::default(), false)
     }
 
-    fn with(limits: Limits, mode: Mode, budget: Budget, generous: bool) -> Self {
+    fn with(limits: AgentLimits, mode: Mode, budget: Budget, generous: bool) -> Self {
         let folder = tempfile::Builder::new().prefix("agents").tempdir().unwrap();
         for name in ["w", "spill"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let store = Sqlite::open(folder.path().join("store.db")).unwrap();
+        let store = SqliteStore::open(folder.path().join("store.db")).unwrap();
         let shop = Arc::new(Shop { folder, store: store.clone(), needs: Mutex::default(), generous });
-        let mut kinds = Kinds::of_dialect("claude");
-        kinds.add(Kind { name: "reader".into(), hands: Hands::Only(vec!["Read".into()]), ..Kind::default() });
-        kinds.add(Kind { name: "loose".into(), mode: Some(Mode::BypassPermissions), ..Kind::default() });
+        let mut kinds = AgentDefinitions::builtin("claude");
+        kinds.add(AgentDefinition {
+            name: "reader".into(),
+            tools: ToolAccess::Only(vec!["Read".into()]),
+            ..AgentDefinition::default()
+        });
+        kinds.add(AgentDefinition {
+            name: "loose".into(),
+            mode: Some(Mode::BypassPermissions),
+            ..AgentDefinition::default()
+        });
         let models = BTreeMap::from([("haiku".to_owned(), "tiny-1".to_owned())]);
         let waker = Some(Arc::new(Waker) as Arc<dyn Wake>);
         let supervisor = Supervisor::configured(shop.clone(), Arc::new(store), kinds, limits, models, waker);
-        let need = Need {
+        let need = SessionSpec {
             id: "main".into(),
             mode: Some(mode),
             tools: Some(["Agent", "Bash", "TaskOutput", "Read", "Write", "Glob", "Grep"].map(str::to_owned).to_vec()),
             agents: Some(supervisor.clone()),
-            ..Need::default()
+            ..SessionSpec::default()
         };
-        let (engine, session) = shop.equip(&need).unwrap();
+        let (engine, session) = shop.create_session(&need).unwrap();
         shop.needs.lock().unwrap().clear();
         let events = Arc::new(Mutex::new(Vec::new()));
         let heard = events.clone();
         let mut agent = Agent {
             budget,
-            watcher: Arc::new(move |event: &Event| {
-                if let Event::Child { title, ended, .. } = event {
+            listener: Arc::new(move |event: &AgentEvent| {
+                if let AgentEvent::SubAgent { title, ended, .. } = event {
                     heard.lock().unwrap().push(format!("{title} {}", if *ended { "ended" } else { "began" }));
                 }
             }),
             ..Agent::new(engine, session.clone(), Arc::new(Puppet("large")))
         };
-        let seat = Some(supervisor.seat(&mut agent));
+        let seat = Some(supervisor.register(&mut agent));
         Self { shop, supervisor, agent, seat, events, call: Call::new("c", session) }
     }
 
@@ -187,7 +200,7 @@ impl Story {
     }
 
     async fn ended(&self, id: &str) -> AgentReport {
-        self.supervisor.report(&self.call, id, Until::End).await.unwrap().unwrap()
+        self.supervisor.report(&self.call, id, WaitUntil::Exit).await.unwrap().unwrap()
     }
 }
 
@@ -219,7 +232,7 @@ async fn a_child_has_a_part_of_its_parents_tools() {
 #[tokio::test]
 async fn agents_of_one_answer_work_side_by_side() {
     let story = Story::new();
-    let outcome = tokio::time::timeout(Duration::from_secs(20), story.agent.say("both")).await;
+    let outcome = tokio::time::timeout(Duration::from_secs(20), story.agent.send_text("both")).await;
     let outcome = outcome.expect("one waits for the other, and never meets it").unwrap();
     assert!(outcome.text.contains("met"), "{}", outcome.text);
     let events = story.events.lock().unwrap();
@@ -228,9 +241,10 @@ async fn agents_of_one_answer_work_side_by_side() {
 
 #[tokio::test]
 async fn agents_beyond_the_limit_wait_for_their_turn() {
-    let story = Story::with(Limits { at_once: 2, ..Limits::default() }, Mode::Open, Budget::default(), false);
+    let story =
+        Story::with(AgentLimits { max_concurrent: 2, ..AgentLimits::default() }, Mode::Open, Budget::default(), false);
     let all = futures::future::join_all((0..5).map(|_| story.start(order("hi")))).await;
-    assert!(all.iter().all(|it| it.as_ref().is_ok_and(|it| it.state == AgentState::Done)), "{all:?}");
+    assert!(all.iter().all(|it| it.as_ref().is_ok_and(|it| it.status == AgentStatus::Done)), "{all:?}");
     // Those in the background end when they like, and nobody waits for that.
     for _ in 0..2 {
         story.background("wait").await;
@@ -240,14 +254,14 @@ async fn agents_beyond_the_limit_wait_for_their_turn() {
 
 #[tokio::test]
 async fn what_the_workshop_gives_beyond_the_rights_is_refused() {
-    let story = Story::with(Limits::default(), Mode::Open, Budget::default(), true);
+    let story = Story::with(AgentLimits::default(), Mode::Open, Budget::default(), true);
     let error = story.start(order("tools")).await.unwrap_err().to_string();
     assert!(error.contains("beyond its rights"), "{error}");
 }
 
 #[tokio::test]
 async fn a_childs_mode_is_never_looser() {
-    let story = Story::with(Limits::default(), Mode::Default, Budget::default(), false);
+    let story = Story::with(AgentLimits::default(), Mode::Default, Budget::default(), false);
     let mode = |asked: Option<&str>| AgentOrder { mode: asked.map(str::to_owned), ..order("hi") };
     for order in [mode(None), mode(Some("bypassPermissions")), mode(Some("plan")), kind("loose", "hi")] {
         story.start(order).await.unwrap();
@@ -266,15 +280,15 @@ async fn a_childs_mode_is_never_looser() {
 
 #[tokio::test]
 async fn budgets_are_what_is_left_and_hold() {
-    let budget = Budget { cost: Some(1.0), ..Budget::default() };
-    let story = Story::with(Limits::default(), Mode::Open, budget, false);
+    let budget = Budget { max_cost: Some(1.0), ..Budget::default() };
+    let story = Story::with(AgentLimits::default(), Mode::Open, budget, false);
     let two = story.start(AgentOrder { max_turns: Some(2), ..order("again") }).await.unwrap();
-    assert!(matches!(&two.state, AgentState::Failed(why) if why.contains('2')), "{two:?}");
-    assert_eq!((two.turns, two.spent.cost), (2, 0.5));
+    assert!(matches!(&two.status, AgentStatus::Failed(why) if why.contains('2')), "{two:?}");
+    assert_eq!((two.turns, two.usage.cost), (2, 0.5));
     // Half is left; the third answer is one too many.
     let rest = story.start(order("again")).await.unwrap();
-    assert!(matches!(rest.state, AgentState::Failed(_)), "{rest:?}");
-    assert!(rest.spent.cost <= 0.75, "{rest:?}");
+    assert!(matches!(rest.status, AgentStatus::Failed(_)), "{rest:?}");
+    assert!(rest.usage.cost <= 0.75, "{rest:?}");
     let none = story.start(order("hi")).await.unwrap_err().to_string();
     assert_eq!(none, "no agent can be started: the cost limit of the conversation is reached; end your turn");
 }
@@ -285,7 +299,8 @@ async fn depth_is_limited() {
     let shallow = Story::new().start(order(agent)).await.unwrap();
     assert!(shallow.text.contains("Agent"), "{}", shallow.text);
     assert!(!shallow.text.contains("<agent_result"), "{}", shallow.text);
-    let story = Story::with(Limits { depth: 2, ..Limits::default() }, Mode::Open, Budget::default(), false);
+    let story =
+        Story::with(AgentLimits { max_depth: 2, ..AgentLimits::default() }, Mode::Open, Budget::default(), false);
     let deep = story.start(order(agent)).await.unwrap();
     assert!(deep.text.contains("<agent_result"), "{}", deep.text);
     let nested = story.shop.needs.lock().unwrap()[1].tools.clone().unwrap();
@@ -303,7 +318,7 @@ async fn a_cancelled_call_ends_its_agent() {
         cancel.cancel();
     });
     let report = report.unwrap();
-    assert_eq!((report.state, report.text.as_str()), (AgentState::Stopped, "half"));
+    assert_eq!((report.status, report.text.as_str()), (AgentStatus::Stopped, "half"));
     assert!(story.supervisor.running(&story.call).await.is_empty());
 }
 
@@ -311,16 +326,16 @@ async fn a_cancelled_call_ends_its_agent() {
 async fn an_agent_that_takes_too_long_is_ended() {
     let late = AgentOrder { timeout: Some(Duration::from_millis(10)), ..order("wait") };
     let report = Story::new().start(late).await.unwrap();
-    assert_eq!(report.state, AgentState::Failed("it had no answer within 0 s".into()));
+    assert_eq!(report.status, AgentStatus::Failed("it had no answer within 0 s".into()));
 }
 
 #[tokio::test]
 async fn the_end_of_a_conversation_ends_its_agents() {
     let mut story = Story::new();
     let report = story.background("wait").await;
-    assert_eq!(report.state, AgentState::Running);
+    assert_eq!(report.status, AgentStatus::Running);
     drop(story.seat.take());
-    assert_eq!(story.ended(&report.id).await.state, AgentState::Stopped);
+    assert_eq!(story.ended(&report.id).await.status, AgentStatus::Stopped);
     assert!(story.start(order("hi")).await.unwrap_err().to_string().contains("no model drives this session"));
 }
 
@@ -336,9 +351,9 @@ async fn the_seventeenth_is_refused() {
         "16 agents run already, and no more may run at once; wait for one to end, stop one, or do it yourself"
     );
     let one = story.supervisor.running(&story.call).await[0].id.clone();
-    assert_eq!(story.supervisor.stop(&story.call, &one).await.unwrap().unwrap().state, AgentState::Stopped);
-    assert_eq!(story.start(order("hi")).await.unwrap().state, AgentState::Done);
-    story.supervisor.end("main").await;
+    assert_eq!(story.supervisor.stop(&story.call, &one).await.unwrap().unwrap().status, AgentStatus::Stopped);
+    assert_eq!(story.start(order("hi")).await.unwrap().status, AgentStatus::Done);
+    story.supervisor.stop_all("main").await;
     assert!(story.supervisor.running(&story.call).await.is_empty());
 }
 
@@ -347,22 +362,22 @@ async fn a_result_from_the_background_arrives() {
     let story = Story::new();
     let report = story.background("It is done").await;
     let done = story.ended(&report.id).await;
-    assert_eq!((done.state, done.text.as_str()), (AgentState::Done, "It is done"));
+    assert_eq!((done.status, done.text.as_str()), (AgentStatus::Done, "It is done"));
     // By the time its end is told, or soon after, the message waits for the conversation.
     while story.events.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
     assert_eq!(*story.events.lock().unwrap(), ["Work began", "Work ended"]);
-    let outcome = story.agent.say("all").await.unwrap();
+    let outcome = story.agent.send_text("all").await.unwrap();
     let wanted = format!(
         "[agent general-purpose {0} finished: Work]\n<agent_result id=\"{0}\">\nIt is done\n</agent_result>",
         done.id
     );
     assert!(outcome.text.ends_with(&wanted), "{}", outcome.text);
-    let file = fs::read_to_string(done.file.unwrap()).unwrap();
+    let file = fs::read_to_string(done.transcript_file.unwrap()).unwrap();
     assert!(file.contains("[ended: completed]"), "{file}");
     // Its whole history is kept, with its parent.
-    let record = story.shop.store.conversation(&done.id).await.unwrap().unwrap();
+    let record = story.shop.store.get_session(&done.id).await.unwrap().unwrap();
     assert_eq!((record.parent.as_deref(), record.agent.as_str()), (Some("main"), "general-purpose"));
 }
 
@@ -392,17 +407,17 @@ async fn an_agent_goes_on_by_its_id() {
 async fn other_sessions_do_not_see_it() {
     let story = Story::new();
     let report = story.background("wait").await;
-    let need = Need { id: "other".into(), agents: Some(story.supervisor.clone()), ..Need::default() };
-    let other = Call::new("c", story.shop.equip(&need).unwrap().1);
-    assert_eq!(story.supervisor.report(&other, &report.id, Until::Now).await.unwrap(), None);
+    let need = SessionSpec { id: "other".into(), agents: Some(story.supervisor.clone()), ..SessionSpec::default() };
+    let other = Call::new("c", story.shop.create_session(&need).unwrap().1);
+    assert_eq!(story.supervisor.report(&other, &report.id, WaitUntil::Now).await.unwrap(), None);
     assert_eq!(story.supervisor.stop(&other, &report.id).await.unwrap(), None);
     assert_eq!(story.words_of(&report.id).await.text, "half");
-    assert_eq!(story.supervisor.tell(&other, "main", "hello").await.unwrap(), Some(Delivery::Waiting));
-    let outcome = story.agent.say("all").await.unwrap();
+    assert_eq!(story.supervisor.send_message(&other, "main", "hello").await.unwrap(), Some(Delivery::Waiting));
+    let outcome = story.agent.send_text("all").await.unwrap();
     assert!(outcome.text.ends_with("hello"), "{}", outcome.text);
-    assert_eq!(story.supervisor.tell(&other, "nowhere", "hello").await.unwrap(), None);
-    assert_eq!(story.supervisor.tell(&other, "asleep", "hello").await.unwrap(), Some(Delivery::Woken));
-    story.supervisor.end("main").await;
+    assert_eq!(story.supervisor.send_message(&other, "nowhere", "hello").await.unwrap(), None);
+    assert_eq!(story.supervisor.send_message(&other, "asleep", "hello").await.unwrap(), Some(Delivery::Woken));
+    story.supervisor.stop_all("main").await;
 }
 
 /// Runs one conversation that is not open.
@@ -410,7 +425,7 @@ struct Waker;
 
 #[async_trait]
 impl Wake for Waker {
-    async fn wake(&self, session: &str, _: &str) -> Option<Delivery> {
+    async fn deliver_agent_result(&self, session: &str, _: &str) -> Option<Delivery> {
         (session == "asleep").then_some(Delivery::Woken)
     }
 }
@@ -420,50 +435,50 @@ const START: &str = r#"{"description": "d", "prompt": "hi", "subagent_type": "ge
 #[tokio::test]
 async fn what_agents_use_is_on_their_parents_bill() {
     let story = Story::new();
-    let outcome = story.agent.say(&format!("call Agent {START}")).await.unwrap();
+    let outcome = story.agent.send_text(&format!("call Agent {START}")).await.unwrap();
     // Two answers of its own, and one of the agent.
-    assert_eq!((outcome.turns, outcome.spent.prompt_tokens, outcome.spent.cost), (2, 90, 0.75));
-    let record = story.shop.store.conversation("main").await.unwrap().unwrap();
+    assert_eq!((outcome.turns, outcome.usage.prompt_tokens, outcome.usage.cost), (2, 90, 0.75));
+    let record = story.shop.store.get_session("main").await.unwrap().unwrap();
     assert_eq!((record.spent.prompt_tokens, record.spent.cost), (90, 0.75));
 
     let background = story.background("hi").await;
     story.ended(&background.id).await;
     assert_eq!(story.agent.handle.take_charges().spent.prompt_tokens, 30);
-    let record = story.shop.store.conversation("main").await.unwrap().unwrap();
+    let record = story.shop.store.get_session("main").await.unwrap().unwrap();
     assert_eq!(record.spent.prompt_tokens, 120);
 }
 
 #[tokio::test]
 async fn refused_calls_are_counted_with_those_of_agents() {
-    let story = Story::with(Limits::default(), Mode::AcceptEdits, Budget::default(), false);
-    let outcome = story.agent.say(r#"call Bash {"command": "rm a"}"#).await.unwrap();
-    assert_eq!((outcome.ended, outcome.refused), (Ended::Done, 1));
+    let story = Story::with(AgentLimits::default(), Mode::AcceptEdits, Budget::default(), false);
+    let outcome = story.agent.send_text(r#"call Bash {"command": "rm a"}"#).await.unwrap();
+    assert_eq!((outcome.stop_reason, outcome.refused), (TurnStopReason::Completed, 1));
     let child = story.start(order(r#"call Bash {"command": "rm a"}"#)).await.unwrap();
     assert!(child.text.contains("nobody to ask"), "{child:?}");
     assert_eq!(story.agent.handle.take_charges().refused, 1);
-    let outcome = story.agent.say("hi").await.unwrap();
+    let outcome = story.agent.send_text("hi").await.unwrap();
     assert_eq!(outcome.refused, 0);
 }
 
 #[tokio::test]
 async fn a_configured_limit_ends_an_agent_whose_order_names_none() {
-    let limits = Limits { delegate_time: Duration::from_millis(20), ..Limits::default() };
+    let limits = AgentLimits { delegate_time: Duration::from_millis(20), ..AgentLimits::default() };
     let story = Story::with(limits, Mode::Open, Budget::default(), false);
     let late = story.start(AgentOrder { limit: TimeLimit::Delegate, ..order("wait") }).await.unwrap();
-    assert!(matches!(&late.state, AgentState::Failed(why) if why.contains("no answer within")), "{late:?}");
+    assert!(matches!(&late.status, AgentStatus::Failed(why) if why.contains("no answer within")), "{late:?}");
 }
 
 #[tokio::test]
 async fn an_agent_knows_whether_it_works() {
     let story = Story::new();
-    let own = story.supervisor.own(&story.call).await.unwrap();
+    let own = story.supervisor.current(&story.call).await.unwrap();
     assert_eq!((own.model.as_deref(), own.activity), (Some("large"), Activity::Idle));
     let agent = story.agent.clone();
-    let working = tokio::spawn(async move { agent.say("wait").await });
+    let working = tokio::spawn(async move { agent.send_text("wait").await });
     while !story.agent.handle.is_busy() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(story.supervisor.own(&story.call).await.unwrap().activity, Activity::Active);
+    assert_eq!(story.supervisor.current(&story.call).await.unwrap().activity, Activity::Active);
     story.agent.handle.cancel();
     working.abort();
 }
@@ -471,38 +486,38 @@ async fn an_agent_knows_whether_it_works() {
 #[tokio::test]
 async fn a_session_that_another_program_drives_may_start_agents() {
     let story = Story::new();
-    let need = Need { id: "mcp-1".into(), agents: Some(story.supervisor.clone()), ..Need::default() };
-    let (engine, session) = story.shop.equip(&need).unwrap();
+    let need = SessionSpec { id: "mcp-1".into(), agents: Some(story.supervisor.clone()), ..SessionSpec::default() };
+    let (engine, session) = story.shop.create_session(&need).unwrap();
     let call = Call::new("c", session.clone());
-    let budget = Budget { cost: Some(0.2), ..Budget::default() };
+    let budget = Budget { max_cost: Some(0.2), ..Budget::default() };
     let _seat = story.supervisor.seat_external(engine, session, Arc::new(Puppet("large")), budget);
     for _ in 0..2 {
         // A budget is for agents that run together: the second one is not refused for what the first one used.
         let report = story.supervisor.start(&call, order("hi")).await.unwrap();
-        assert_eq!(report.state, AgentState::Done, "{report:?}");
+        assert_eq!(report.status, AgentStatus::Done, "{report:?}");
     }
-    let own = story.supervisor.own(&call).await.unwrap();
+    let own = story.supervisor.current(&call).await.unwrap();
     assert_eq!((own.model, own.activity), (None, Activity::Unknown));
 }
 
 #[tokio::test]
 async fn the_model_is_told_when_plan_mode_begins_and_ends() {
-    let story = Story::with(Limits::default(), Mode::Plan, Budget::default(), false);
+    let story = Story::with(AgentLimits::default(), Mode::Plan, Budget::default(), false);
     let notes = async || {
         let messages = story.agent.history().await.unwrap();
-        let notes = messages.into_iter().filter(|it| it.role == Speaker::System).flat_map(|it| it.parts);
-        notes.filter_map(|it| if let Part::Text { text } = it { Some(text) } else { None }).collect::<Vec<_>>()
+        let notes = messages.into_iter().filter(|it| it.role == MessageRole::System).flat_map(|it| it.parts);
+        notes.filter_map(|it| if let MessagePart::Text { text } = it { Some(text) } else { None }).collect::<Vec<_>>()
     };
-    story.agent.say("hi").await.unwrap();
-    story.agent.say("hi again").await.unwrap();
+    story.agent.send_text("hi").await.unwrap();
+    story.agent.send_text("hi again").await.unwrap();
     let first = notes().await;
     assert_eq!(first.len(), 1, "{first:?}");
     assert!(first[0].starts_with("Plan mode is on.") && first[0].ends_with("end your turn with it."), "{first:?}");
     story.agent.engine.mode().set(Mode::Default);
-    story.agent.say("and now").await.unwrap();
+    story.agent.send_text("and now").await.unwrap();
     assert_eq!(notes().await[1], "Plan mode has ended. You may carry out the work.");
     story.agent.engine.mode().set(Mode::Plan);
-    story.agent.say("plan again").await.unwrap();
+    story.agent.send_text("plan again").await.unwrap();
     assert_eq!(notes().await.len(), 3);
 }
 
@@ -510,7 +525,7 @@ impl Story {
     /// What an agent that runs has said, once it has said something.
     async fn words_of(&self, id: &str) -> AgentReport {
         loop {
-            let report = self.supervisor.report(&self.call, id, Until::Now).await.unwrap().unwrap();
+            let report = self.supervisor.report(&self.call, id, WaitUntil::Now).await.unwrap().unwrap();
             if !report.text.is_empty() {
                 return report;
             }

@@ -8,11 +8,11 @@ use std::{
     thread,
 };
 
-use helve_agent::model::{Ask, Endpoint, Model as _, OpenAi, Use, Wanted, find};
+use helve_agent::model::{Endpoint, Model as _, ModelConfig, ModelRequest, OpenAi, ToolCall, discover};
 use helve_contract::{
     CancellationToken,
     jiff::Timestamp,
-    ports::{Message, Part, Speaker},
+    ports::{Message, MessagePart, MessageRole},
 };
 use serde_json::{Value, json};
 
@@ -95,23 +95,28 @@ fn call() -> [String; 3] {
     ]
 }
 
-fn read() -> Vec<Use> {
-    vec![Use { id: "call_1".into(), name: "Read".into(), input: "{\"file_path\":\"/w/a\"}".into(), ..Use::default() }]
+fn read() -> Vec<ToolCall> {
+    vec![ToolCall {
+        id: "call_1".into(),
+        name: "Read".into(),
+        input: "{\"file_path\":\"/w/a\"}".into(),
+        ..ToolCall::default()
+    }]
 }
 
-async fn ask(endpoint: Endpoint) -> helve_agent::model::Answer {
-    let parts = vec![Part::Text { text: "Hello".into() }];
-    let message = Message { seq: 1, role: Speaker::User, parts, created: Timestamp::UNIX_EPOCH };
+async fn ask(endpoint: Endpoint) -> helve_agent::model::ModelResponse {
+    let parts = vec![MessagePart::Text { text: "Hello".into() }];
+    let message = Message { seq: 1, role: MessageRole::User, parts, created: Timestamp::UNIX_EPOCH };
     let schema = json!({ "type": "object", "properties": { "file_path": { "type": "string" } } });
     let tool = json!({ "type": "function", "function": { "name": "Read", "description": "d", "parameters": schema } });
-    let ask = Ask {
-        system: "S",
+    let ask = ModelRequest {
+        system_prompt: "S",
         messages: &[message],
         tools: &[tool],
         max_tokens: Some(99),
         cancel: CancellationToken::new(),
     };
-    OpenAi::new(endpoint).unwrap().answer(&ask, &|_| {}).await.unwrap()
+    OpenAi::new(endpoint).unwrap().complete(&ask, &|_| {}).await.unwrap()
 }
 
 fn has(headers: &[String], line: &str) -> bool {
@@ -148,11 +153,11 @@ async fn open_router_takes_its_key_and_says_the_cost() {
         "OPENROUTER_BASE_URL" => Some(url.clone()),
         _ => None,
     };
-    let found = find(&env, &Wanted::default()).await.unwrap();
+    let found = discover(&env, &ModelConfig::default()).await.unwrap();
     assert_eq!(found.endpoint.model, "anthropic/claude-sonnet-4.5");
-    assert_eq!(found.endpoint.window, Some(200_000));
+    assert_eq!(found.endpoint.context_window, Some(200_000));
     let answer = ask(found.endpoint).await;
-    assert_eq!((answer.calls, answer.reasoning.as_str(), answer.spent.cost), (read(), "Hm.", 0.000_15));
+    assert_eq!((answer.calls, answer.reasoning.as_str(), answer.usage.cost), (read(), "Hm.", 0.000_15));
     let seen = backend.seen();
     assert_eq!(
         seen.iter().map(|it| it.0.as_str()).collect::<Vec<_>>(),
@@ -184,11 +189,11 @@ async fn lm_studio_needs_no_key_and_lists_what_is_loaded() {
             stream(&[&chunk(&thought), &first, &second, &third, &chunk(&last), &chunk(&usage)])
         }
     });
-    let wanted = Wanted { base_url: Some(backend.url.clone()), ..Wanted::default() };
-    let found = find(&|_: &str| None, &wanted).await.unwrap();
+    let wanted = ModelConfig { base_url: Some(backend.url.clone()), ..ModelConfig::default() };
+    let found = discover(&|_: &str| None, &wanted).await.unwrap();
     assert_eq!(found.endpoint.model, "qwen3-8b");
     let answer = ask(found.endpoint).await;
-    assert_eq!((answer.calls, answer.reasoning.as_str(), answer.spent.prompt_tokens), (read(), "Hm.", 30));
+    assert_eq!((answer.calls, answer.reasoning.as_str(), answer.usage.prompt_tokens), (read(), "Hm.", 30));
     let seen = backend.seen();
     assert!(!seen.iter().any(|it| it.1.iter().any(|line| line.starts_with("authorization:"))), "{seen:?}");
 }
@@ -222,9 +227,9 @@ async fn a_codex_model_gets_the_parameters_that_it_takes() {
         "OPENAI_BASE_URL" => Some(url.clone()),
         _ => None,
     };
-    let wanted = Wanted { model: Some("gpt-5.3-codex".into()), ..Wanted::default() };
-    let answer = ask(find(&env, &wanted).await.unwrap().endpoint).await;
-    assert_eq!((answer.calls, answer.spent.completion_tokens), (read(), 4));
+    let wanted = ModelConfig { model: Some("gpt-5.3-codex".into()), ..ModelConfig::default() };
+    let answer = ask(discover(&env, &wanted).await.unwrap().endpoint).await;
+    assert_eq!((answer.calls, answer.usage.completion_tokens), (read(), 4));
     let seen = backend.seen();
     assert_eq!(seen.len(), 2);
     assert!(seen.iter().all(|it| has(&it.1, "authorization: bearer sk-proj-0123456789")), "{seen:?}");

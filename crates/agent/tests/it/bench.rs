@@ -9,25 +9,25 @@ use std::{
 
 use futures::FutureExt;
 use helve_agent::{
-    Agent, Engine, Event,
-    model::{Endpoint, OpenAi, Times},
+    Agent, AgentEvent, Engine,
+    model::{Endpoint, OpenAi, Timeouts},
 };
 use helve_contract::{
     Effects, Entry, PathRules, PortSet, Ports, Reply, Root, Session, Spec, Workspace,
-    ports::{Message, Part, Sessions, Speaker},
+    ports::{Message, MessagePart, MessageRole, Sessions},
 };
 use helve_dialects::by_name;
-use helve_engine::{Gate, Mode, protected};
-use helve_hosts::Local;
-use helve_script::{Script, Server};
-use helve_store::Sqlite;
+use helve_engine::{Gate, Mode, protected_path_rules};
+use helve_hosts::LocalHost;
+use helve_script::{MockModelServer, ModelScript};
+use helve_store::SqliteStore;
 use serde_json::json;
 
 /// What a story needs.
 pub(crate) struct Bench {
     pub(crate) agent: Agent,
-    pub(crate) server: Server,
-    pub(crate) store: Sqlite,
+    pub(crate) server: MockModelServer,
+    pub(crate) store: SqliteStore,
     pub(crate) events: Arc<Mutex<Vec<String>>>,
     pub(crate) folder: tempfile::TempDir,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Bench {
 impl Bench {
     /// An agent that speaks claude's dialect, with two tools more: `Count` writes a line to `count.txt` (and is no
     /// reading), `Look` only looks.
-    pub(crate) async fn new(script: Script) -> Self {
+    pub(crate) async fn new(script: ModelScript) -> Self {
         let folder = tempfile::Builder::new().prefix("bench").tempdir().unwrap();
         fs::create_dir(folder.path().join("w")).unwrap();
         let server = script.serve().await.unwrap();
@@ -43,7 +43,7 @@ impl Bench {
         let events = Arc::new(Mutex::new(Vec::new()));
         let heard = events.clone();
         let agent =
-            Agent { watcher: Arc::new(move |event: &Event| heard.lock().unwrap().extend(line(event))), ..agent };
+            Agent { listener: Arc::new(move |event: &AgentEvent| heard.lock().unwrap().extend(line(event))), ..agent };
         Self { agent, server, store, events, folder }
     }
 
@@ -81,18 +81,18 @@ impl Bench {
     /// Nothing was wrong with any request, and the script was followed to its end.
     pub(crate) fn all_was_well(&self) {
         assert_eq!(self.server.violations(), Vec::<String>::new());
-        assert_eq!(self.server.left(), 0);
+        assert_eq!(self.server.steps_left(), 0);
     }
 }
 
 /// An agent over a folder: `w` is the workspace, `store.db` the store.
-pub(crate) fn agent(folder: &Path, url: &str) -> (Agent, Sqlite) {
+pub(crate) fn agent(folder: &Path, url: &str) -> (Agent, SqliteStore) {
     let folder = fs::canonicalize(folder).unwrap();
     let dialect = by_name("claude").unwrap();
     let roots = [Root::writable(folder.join("w"))];
-    let workspace = Workspace::new(roots, PathRules::new(protected()), dialect.reading);
-    let store = Sqlite::open(folder.join("store.db")).unwrap();
-    let ports = Ports { store: Arc::new(store.clone()), ..Ports::new(Arc::new(Local::new())) };
+    let workspace = Workspace::new(roots, PathRules::new(protected_path_rules()), dialect.path_style);
+    let store = SqliteStore::open(folder.join("store.db")).unwrap();
+    let ports = Ports { store: Arc::new(store.clone()), ..Ports::new(Arc::new(LocalHost::new())) };
     let session = Arc::new(Session::new("story", workspace, ports));
     let only = ["Read", "Write", "Edit", "Glob", "Grep", "Count", "Look"].map(str::to_owned).to_vec();
     let builder = Engine::builder(dialect).only(only).gate(Gate::new(Mode::Open));
@@ -102,11 +102,11 @@ pub(crate) fn agent(folder: &Path, url: &str) -> (Agent, Sqlite) {
 
 /// A model that is not patient.
 pub(crate) fn model(url: &str) -> OpenAi {
-    OpenAi::new(Endpoint { times: hasty(), ..Endpoint::new(url, "scripted") }).unwrap()
+    OpenAi::new(Endpoint { timeouts: hasty(), ..Endpoint::new(url, "scripted") }).unwrap()
 }
 
-pub(crate) fn hasty() -> Times {
-    Times { backoff: Duration::from_millis(1), longest_wait: Duration::from_secs(2), ..Times::default() }
+pub(crate) fn hasty() -> Timeouts {
+    Timeouts { backoff: Duration::from_millis(1), max_backoff: Duration::from_secs(2), ..Timeouts::default() }
 }
 
 /// Writes a line to a file, which shows whether it ran once.
@@ -129,7 +129,7 @@ fn look() -> Entry {
     Entry::dynamic(spec("Look", Effects::READS), move |args, call| {
         async move {
             let what = args["what"].as_str().unwrap_or("?").to_owned();
-            call.say(&format!("looking at {what}"));
+            call.report_progress(&format!("looking at {what}"));
             match what.as_str() {
                 "fail" => Err(helve_contract::Error::failed("there is nothing of this name")),
                 "big" => Ok(Reply::from("x".repeat(2_000_000))),
@@ -152,8 +152,8 @@ fn spec(name: &str, effects: Effects) -> Spec {
         rule_names: Vec::new(),
         annotations: None,
         description: format!("{name}s something"),
-        schema: json!({ "type": "object", "properties": { "what": { "type": "string" } }, "required": ["what"] }),
-        output: None,
+        input_schema: json!({ "type": "object", "properties": { "what": { "type": "string" } }, "required": ["what"] }),
+        output_schema: None,
         effects,
         tier: None,
         timeout: Duration::from_secs(60),
@@ -166,38 +166,38 @@ fn spec(name: &str, effects: Effects) -> Spec {
 /// A message of the store, a line a part.
 pub(crate) fn shown(message: &Message) -> Vec<String> {
     let role = match message.role {
-        Speaker::User => "user",
-        Speaker::Assistant => "model",
-        Speaker::Tool => "tool",
-        Speaker::System => "note",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "model",
+        MessageRole::Tool => "tool",
+        MessageRole::System => "note",
     };
     let parts = message.parts.iter().map(|part| match part {
-        Part::Text { text } => format!("{role}: {text}"),
-        Part::Opaque { api, .. } => format!("{role} keeps an item of {api}"),
-        Part::Reasoning { thinking } => format!("{role} thinks: {thinking}"),
-        Part::ToolCall { name, input, .. } => format!("{role} calls {name} {input}"),
-        Part::ToolResult { content, is_error: false, .. } => format!("{role}: {content}"),
-        Part::ToolResult { content, is_error: true, .. } => format!("{role} failed: {content}"),
-        Part::Finish { reason } => format!("{role} ends: {reason}"),
-        Part::Binary { mime_type, path, .. } => format!("{role} shows {mime_type} of {path}"),
+        MessagePart::Text { text } => format!("{role}: {text}"),
+        MessagePart::Opaque { api, .. } => format!("{role} keeps an item of {api}"),
+        MessagePart::Reasoning { thinking } => format!("{role} thinks: {thinking}"),
+        MessagePart::ToolCall { name, input, .. } => format!("{role} calls {name} {input}"),
+        MessagePart::ToolResult { content, is_error: false, .. } => format!("{role}: {content}"),
+        MessagePart::ToolResult { content, is_error: true, .. } => format!("{role} failed: {content}"),
+        MessagePart::Finish { reason } => format!("{role} ends: {reason}"),
+        MessagePart::Binary { mime_type, path, .. } => format!("{role} shows {mime_type} of {path}"),
     });
     parts.collect()
 }
 
-fn line(event: &Event) -> Option<String> {
+fn line(event: &AgentEvent) -> Option<String> {
     Some(match event {
-        Event::Asking { turn } => format!("asking {turn}"),
-        Event::Text(text) => format!("text {text}"),
-        Event::Reasoning(text) => format!("thought {text}"),
-        Event::Calling { name, .. } => format!("calling {name}"),
-        Event::Progress { text, .. } => format!("progress {text}"),
-        Event::Called { name, reply, .. } => {
+        AgentEvent::ModelRequested { turn } => format!("asking {turn}"),
+        AgentEvent::Text(text) => format!("text {text}"),
+        AgentEvent::Reasoning(text) => format!("thought {text}"),
+        AgentEvent::ToolCallStarted { name, .. } => format!("calling {name}"),
+        AgentEvent::Progress { text, .. } => format!("progress {text}"),
+        AgentEvent::ToolCallFinished { name, reply, .. } => {
             format!("called {name} {}", if reply.is_error { "failed" } else { "well" })
         }
-        Event::Retrying { why, .. } => format!("retrying {why}"),
-        Event::Compacted { .. } => "compacted".to_owned(),
-        Event::Notice(text) => format!("notice {text}"),
-        Event::Ended(outcome) => format!("ended {:?}", outcome.ended),
-        Event::Spent(_) | Event::Todos(_) | Event::Child { .. } => return None,
+        AgentEvent::Retrying { why, .. } => format!("retrying {why}"),
+        AgentEvent::Compacted { .. } => "compacted".to_owned(),
+        AgentEvent::Notice(text) => format!("notice {text}"),
+        AgentEvent::TurnEnded(outcome) => format!("ended {:?}", outcome.stop_reason),
+        AgentEvent::Usage(_) | AgentEvent::TodosChanged(_) | AgentEvent::SubAgent { .. } => return None,
     })
 }

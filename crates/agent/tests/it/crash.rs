@@ -8,23 +8,23 @@ use std::{
     time::Duration,
 };
 
-use helve_agent::{Agent, Ended, Event};
+use helve_agent::{Agent, AgentEvent, TurnStopReason};
 use helve_contract::ports::Sessions;
-use helve_script::{Script, Step, Use};
+use helve_script::{ModelScript, ScriptStep, ScriptedCall};
 use serde_json::{Value, json};
 
 use crate::bench::{agent, shown};
 
 /// The answer to a request: counts on until ten were counted, whatever happened before.
-fn next(request: &Value) -> Step {
+fn next(request: &Value) -> ScriptStep {
     let messages = request["messages"].as_array().unwrap();
     let calls: usize = messages.iter().filter_map(|it| it["tool_calls"].as_array()).map(Vec::len).sum();
     if calls >= 10 {
-        return Step::text("Ten.");
+        return ScriptStep::text("Ten.");
     }
-    let count = |at: usize| Use::of("Count", json!({ "what": format!("{at}") }));
-    let look = |at: usize| Use::of("Look", json!({ "what": format!("{at}") }));
-    Step::calls([count(calls), look(calls + 1), look(calls + 2)]).saying(format!("From {calls}."))
+    let count = |at: usize| ScriptedCall::new("Count", json!({ "what": format!("{at}") }));
+    let look = |at: usize| ScriptedCall::new("Look", json!({ "what": format!("{at}") }));
+    ScriptStep::calls([count(calls), look(calls + 1), look(calls + 2)]).with_text(format!("From {calls}."))
 }
 
 /// The process that is killed: it works on the conversation in a folder, and says each event aloud.
@@ -34,8 +34,8 @@ async fn child() {
     let Ok(folder) = std::env::var("HELVE_STORY") else { return };
     let url = std::env::var("HELVE_STORY_URL").unwrap();
     let (agent, _) = agent(folder.as_ref(), &url);
-    let agent = Agent { watcher: Arc::new(|event: &Event| eprintln!("@{event:?}")), ..agent };
-    agent.say("Count to ten.").await.unwrap();
+    let agent = Agent { listener: Arc::new(|event: &AgentEvent| eprintln!("@{event:?}")), ..agent };
+    agent.send_text("Count to ten.").await.unwrap();
 }
 
 #[tokio::test]
@@ -51,11 +51,11 @@ async fn one(seed: u64) {
     std::fs::create_dir(folder.path().join("w")).unwrap();
     let requests = Arc::new(AtomicU64::new(0));
     let seen = requests.clone();
-    let script = Script::new([Step::by(move |request| {
+    let script = ModelScript::new([ScriptStep::computed(move |request| {
         seen.fetch_add(1, Ordering::SeqCst);
         next(request)
     })
-    .times(1_000)]);
+    .repeat(1_000)]);
     let server = script.serve().await.unwrap();
     let url = server.url();
     let path = folder.path().to_owned();
@@ -72,9 +72,9 @@ async fn one(seed: u64) {
         let kept = before.iter().flat_map(shown).filter(|it| it.starts_with("model: From")).count();
         assert!(kept >= told, "seed {seed}: {told} answers were told and {kept} are kept");
     }
-    let outcome = if before.is_empty() { agent.say("Count to ten.").await } else { agent.go_on().await };
+    let outcome = if before.is_empty() { agent.send_text("Count to ten.").await } else { agent.continue_turn().await };
     let outcome = outcome.unwrap();
-    assert_eq!(outcome.ended, Ended::Done, "seed {seed}");
+    assert_eq!(outcome.stop_reason, TurnStopReason::Completed, "seed {seed}");
     assert_eq!(server.violations(), Vec::<String>::new(), "seed {seed}");
 
     let after = store.messages("story", None, 1_000).await.unwrap();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use helve_contract::{
     Error, Result,
     jiff::{SignedDuration, Timestamp},
-    ports::{Clock, InboxItem, SESSION_LEASE, Sessions, Speaker},
+    ports::{Clock, InboxItem, MessageRole, SESSION_LEASE, Sessions},
 };
-use helve_script::{Script, Step};
-use helve_store::Sqlite;
+use helve_script::{ModelScript, ScriptStep};
+use helve_store::SqliteStore;
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -24,8 +24,8 @@ impl Clock for Ahead {
 
 /// Does something with the store from another thread, as another process would, and waits for it.
 fn elsewhere<T: Send + 'static, F: Future<Output = Result<T>>>(
-    store: &Sqlite,
-    work: impl FnOnce(Sqlite) -> F + Send + 'static,
+    store: &SqliteStore,
+    work: impl FnOnce(SqliteStore) -> F + Send + 'static,
 ) -> T {
     let store = store.clone();
     let thread = std::thread::spawn(move || {
@@ -37,39 +37,39 @@ fn elsewhere<T: Send + 'static, F: Future<Output = Result<T>>>(
 
 #[tokio::test]
 async fn a_session_in_use_is_not_written_to() {
-    let bench = Bench::new(Script::new([Step::text("Here I am.")])).await;
+    let bench = Bench::new(ModelScript::new([ScriptStep::text("Here I am.")])).await;
     let lease = bench.store.claim_session("story", "somebody", SESSION_LEASE).await.unwrap();
-    let error = bench.agent.say("Hello?").await.unwrap_err();
+    let error = bench.agent.send_text("Hello?").await.unwrap_err();
     let Error::SessionHeld(holder) = &error else { panic!("{error}") };
     assert_eq!((holder.session.as_str(), holder.pid), ("story", std::process::id()));
     let text = error.to_string();
     let start = format!("session story is in use by process {} on {} since ", holder.pid, holder.host);
     assert!(text.starts_with(&start) && text.ends_with("stop that process, then retry"), "{text}");
-    assert_eq!(bench.store.conversation("story").await.unwrap(), None);
+    assert_eq!(bench.store.get_session("story").await.unwrap(), None);
     bench.store.release_session(&lease).await.unwrap();
-    assert_eq!(bench.agent.say("Hello?").await.unwrap().text, "Here I am.");
+    assert_eq!(bench.agent.send_text("Hello?").await.unwrap().text, "Here I am.");
     assert_eq!(bench.store.session_holder("story").await.unwrap(), None, "free again after the turn");
     bench.all_was_well();
 }
 
 #[tokio::test]
 async fn a_message_from_outside_is_read_at_the_next_step() {
-    let bench = Bench::new(Script::default()).await;
+    let bench = Bench::new(ModelScript::default()).await;
     let store = bench.store.clone();
-    bench.server.push(Step::by(move |_| {
+    bench.server.push(ScriptStep::computed(move |_| {
         // The turn holds the session, and the message waits until the call has its result.
         elsewhere(&store, |store| async move {
             assert!(store.session_holder("story").await?.is_some());
-            store.post("story", &InboxItem::text(Speaker::User, "Be quick.")).await
+            store.post("story", &InboxItem::text(MessageRole::User, "Be quick.")).await
         });
-        Step::call("Look", json!({ "what": "a" }))
+        ScriptStep::call("Look", json!({ "what": "a" }))
     }));
-    bench.server.push(Step::by(|request| {
+    bench.server.push(ScriptStep::computed(|request| {
         let last = request["messages"].as_array().unwrap().last().unwrap().to_string();
         assert!(last.contains("Be quick."), "{last}");
-        Step::text("Done.")
+        ScriptStep::text("Done.")
     }));
-    bench.agent.say("Look at a.").await.unwrap();
+    bench.agent.send_text("Look at a.").await.unwrap();
     assert_eq!(
         bench.kept().await,
         [
@@ -83,25 +83,25 @@ async fn a_message_from_outside_is_read_at_the_next_step() {
         ]
     );
     // What is left between two turns starts the next one.
-    bench.store.post("story", &InboxItem::text(Speaker::User, "And now?")).await.unwrap();
-    bench.server.push(Step::text("Nothing more."));
-    assert_eq!(bench.agent.go_on().await.unwrap().text, "Nothing more.");
+    bench.store.post("story", &InboxItem::text(MessageRole::User, "And now?")).await.unwrap();
+    bench.server.push(ScriptStep::text("Nothing more."));
+    assert_eq!(bench.agent.continue_turn().await.unwrap().text, "Nothing more.");
     bench.all_was_well();
 }
 
 #[tokio::test]
 async fn a_turn_whose_session_was_taken_over_writes_nothing_more() {
-    let bench = Bench::new(Script::default()).await;
+    let bench = Bench::new(ModelScript::default()).await;
     let store = bench.store.clone();
-    bench.server.push(Step::by(move |_| {
+    bench.server.push(ScriptStep::computed(move |_| {
         // For the other process the lease has long ended: this one was stopped.
         elsewhere(&store, |store| async move {
             let later = store.with_clock(Arc::new(Ahead));
             later.claim_session("story", "somebody", SESSION_LEASE).await
         });
-        Step::call("Count", json!({ "what": "a" }))
+        ScriptStep::call("Count", json!({ "what": "a" }))
     }));
-    let error = bench.agent.say("Count.").await.unwrap_err();
+    let error = bench.agent.send_text("Count.").await.unwrap_err();
     assert!(matches!(&error, Error::LeaseLost(key) if key == "story"), "{error}");
     assert_eq!(bench.kept().await, ["user: Count."]);
     assert_eq!(bench.counted(), "", "a call that is not on record does not run");
@@ -110,14 +110,14 @@ async fn a_turn_whose_session_was_taken_over_writes_nothing_more() {
 
 #[tokio::test]
 async fn a_message_is_left_while_another_process_works() {
-    let bench = Bench::new(Script::new([Step::text("Hello."), Step::text("I read it.")])).await;
-    bench.agent.say("Hi.").await.unwrap();
+    let bench = Bench::new(ModelScript::new([ScriptStep::text("Hello."), ScriptStep::text("I read it.")])).await;
+    bench.agent.send_text("Hi.").await.unwrap();
     let lease = bench.store.claim_session("story", "somebody", SESSION_LEASE).await.unwrap();
-    bench.agent.leave(&InboxItem::text(Speaker::User, "Read this.")).await.unwrap();
+    bench.agent.leave(&InboxItem::text(MessageRole::User, "Read this.")).await.unwrap();
     assert_eq!(bench.kept().await.len(), 3, "only the holder moves it in");
     bench.store.release_session(&lease).await.unwrap();
-    bench.agent.leave(&InboxItem::text(Speaker::System, "A note.")).await.unwrap();
+    bench.agent.leave(&InboxItem::text(MessageRole::System, "A note.")).await.unwrap();
     assert_eq!(bench.kept().await[3..], ["user: Read this.", "note: A note."]);
-    bench.agent.go_on().await.unwrap();
+    bench.agent.continue_turn().await.unwrap();
     bench.all_was_well();
 }

@@ -3,25 +3,25 @@
 use std::{sync::Arc, time::Duration};
 
 use helve_agent::{
-    Agent, Ended,
+    Agent, TurnStopReason,
     model::{Endpoint, OpenAi},
 };
 use helve_contract::{
     jiff::Timestamp,
-    ports::{FinishReason, Message, Part, SessionRecord, Sessions, Speaker, Spent},
+    ports::{FinishReason, Message, MessagePart, MessageRole, SessionRecord, Sessions, TokenUsage},
 };
-use helve_script::{Script, Step};
-use helve_store::Sqlite;
+use helve_script::{ModelScript, ScriptStep};
+use helve_store::SqliteStore;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, agent, hasty};
 
-fn text(text: &str) -> Part {
-    Part::Text { text: text.into() }
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.into() }
 }
 
-fn opaque(api: &str, model: &str, data: Value) -> Part {
-    Part::Opaque { api: api.into(), model: model.into(), data }
+fn opaque(api: &str, model: &str, data: Value) -> MessagePart {
+    MessagePart::Opaque { api: api.into(), model: model.into(), data }
 }
 
 fn details(at: usize) -> Value {
@@ -29,24 +29,24 @@ fn details(at: usize) -> Value {
 }
 
 /// An answer with the items of three providers around its text and its call.
-fn answer(at: usize, long: &str) -> Vec<Part> {
+fn answer(at: usize, long: &str) -> Vec<MessagePart> {
     vec![
         opaque("anthropic", "claude-x", json!({ "type": "thinking", "thinking": "", "signature": format!("s{at}") })),
         opaque("chat", "scripted", json!({ "reasoning_details": details(at) })),
         opaque("responses", "gpt-x", json!({ "type": "reasoning", "encrypted_content": format!("e{at}") })),
         text(&format!("Answer {at} {long}")),
         opaque("chat", "scripted", json!({ "extra_content": { "google": { "thought_signature": format!("t{at}") } } })),
-        Part::ToolCall { id: format!("c{at}"), name: "Look".into(), input: "{}".into(), finished: true },
-        Part::Finish { reason: FinishReason::ToolUse },
+        MessagePart::ToolCall { id: format!("c{at}"), name: "Look".into(), input: "{}".into(), finished: true },
+        MessagePart::Finish { reason: FinishReason::ToolUse },
     ]
 }
 
-fn message(role: Speaker, parts: Vec<Part>) -> Message {
+fn message(role: MessageRole, parts: Vec<MessagePart>) -> Message {
     Message { seq: 0, role, parts, created: Timestamp::UNIX_EPOCH }
 }
 
 /// Questions, answers and results, as another process left them.
-async fn kept_before(store: &Sqlite, workspace: &str, rounds: usize, long: &str) -> Vec<Vec<Part>> {
+async fn kept_before(store: &SqliteStore, workspace: &str, rounds: usize, long: &str) -> Vec<Vec<MessagePart>> {
     let lease = store.claim_session("story", "before", Duration::from_secs(60)).await.unwrap();
     let record = SessionRecord {
         id: "story".into(),
@@ -59,32 +59,35 @@ async fn kept_before(store: &Sqlite, workspace: &str, rounds: usize, long: &str)
         model: "scripted".into(),
         workspace: workspace.into(),
         messages: 0,
-        spent: Spent::default(),
+        spent: TokenUsage::default(),
         view_from: None,
         created: Timestamp::UNIX_EPOCH,
         updated: Timestamp::UNIX_EPOCH,
     };
-    store.begin(&lease, &record).await.unwrap();
+    store.create_session(&lease, &record).await.unwrap();
     let mut all = Vec::new();
     for at in 0..rounds {
-        let result = Part::ToolResult {
+        let result = MessagePart::ToolResult {
             tool_call_id: format!("c{at}"),
             name: "Look".into(),
             content: "seen".into(),
             is_error: false,
         };
-        all.push(message(Speaker::User, vec![text(&format!("Question {at} {long}"))]));
-        all.push(message(Speaker::Assistant, answer(at, long)));
-        all.push(message(Speaker::Tool, vec![result]));
-        all.push(message(Speaker::Assistant, vec![text("So it is."), Part::Finish { reason: FinishReason::EndTurn }]));
+        all.push(message(MessageRole::User, vec![text(&format!("Question {at} {long}"))]));
+        all.push(message(MessageRole::Assistant, answer(at, long)));
+        all.push(message(MessageRole::Tool, vec![result]));
+        all.push(message(
+            MessageRole::Assistant,
+            vec![text("So it is."), MessagePart::Finish { reason: FinishReason::EndTurn }],
+        ));
     }
-    store.append(&lease, &all, Spent::default()).await.unwrap();
+    store.append_messages(&lease, &all, TokenUsage::default()).await.unwrap();
     store.release_session(&lease).await.unwrap();
     all.into_iter().map(|it| it.parts).collect()
 }
 
 fn model(bench: &Bench, name: &str, window: Option<u64>) -> Arc<OpenAi> {
-    let endpoint = Endpoint { times: hasty(), window, ..Endpoint::new(bench.server.url(), name) };
+    let endpoint = Endpoint { timeouts: hasty(), context_window: window, ..Endpoint::new(bench.server.url(), name) };
     Arc::new(OpenAi::new(endpoint).unwrap())
 }
 
@@ -92,11 +95,11 @@ fn model(bench: &Bench, name: &str, window: Option<u64>) -> Arc<OpenAi> {
 fn resumed(bench: &Bench, name: &str, window: Option<u64>) -> Agent {
     let (mut agent, _) = agent(bench.folder.path(), &bench.server.url());
     agent.model = model(bench, name, window);
-    agent.system = "S".into();
+    agent.system_prompt = "S".into();
     agent
 }
 
-async fn stored(bench: &Bench) -> Vec<Vec<Part>> {
+async fn stored(bench: &Bench) -> Vec<Vec<MessagePart>> {
     bench.store.messages("story", None, 1000).await.unwrap().into_iter().map(|it| it.parts).collect()
 }
 
@@ -116,11 +119,14 @@ fn assert_sent_whole(message: &Value, at: usize) {
 
 #[tokio::test]
 async fn opaque_parts_survive_storage_resuming_and_a_change_of_model() {
-    let bench = Bench::new(Script::new((0..3).map(|at| Step::text(format!("Reply {at}."))))).await;
+    let bench = Bench::new(ModelScript::new((0..3).map(|at| ScriptStep::text(format!("Reply {at}."))))).await;
     let before = kept_before(&bench.store, &bench.root().display().to_string(), 2, "short").await;
     assert_eq!(stored(&bench).await, before);
 
-    assert_eq!(resumed(&bench, "scripted", None).say("Go on.").await.unwrap().ended, Ended::Done);
+    assert_eq!(
+        resumed(&bench, "scripted", None).send_text("Go on.").await.unwrap().stop_reason,
+        TurnStopReason::Completed
+    );
     let calls = sent(&bench);
     assert_eq!(calls.len(), 2);
     for (at, message) in calls.iter().enumerate() {
@@ -130,7 +136,10 @@ async fn opaque_parts_survive_storage_resuming_and_a_change_of_model() {
     assert!(!request.contains("signature\":\"s0") && !request.contains("encrypted_content"), "{request}");
 
     // Another model gets none of them, and they stay.
-    assert_eq!(resumed(&bench, "another", None).say("And you?").await.unwrap().ended, Ended::Done);
+    assert_eq!(
+        resumed(&bench, "another", None).send_text("And you?").await.unwrap().stop_reason,
+        TurnStopReason::Completed
+    );
     let request = bench.server.requests().pop().unwrap().to_string();
     for word in ["reasoning_details", "thought_signature", "sealed", "signature\":\"s0", "encrypted_content"] {
         assert!(!request.contains(word), "{word} in {request}");
@@ -138,7 +147,10 @@ async fn opaque_parts_survive_storage_resuming_and_a_change_of_model() {
     assert_eq!(stored(&bench).await[..before.len()], before);
 
     // The first one gets them again.
-    assert_eq!(resumed(&bench, "scripted", None).say("Back again.").await.unwrap().ended, Ended::Done);
+    assert_eq!(
+        resumed(&bench, "scripted", None).send_text("Back again.").await.unwrap().stop_reason,
+        TurnStopReason::Completed
+    );
     for (at, message) in sent(&bench).iter().enumerate() {
         assert_sent_whole(message, at);
     }
@@ -147,12 +159,16 @@ async fn opaque_parts_survive_storage_resuming_and_a_change_of_model() {
 
 #[tokio::test]
 async fn compaction_keeps_opaque_parts_with_the_messages_that_stay() {
-    let script = Script::default().lane("You sum up the first part", [Step::text("They looked.").no_usage().times(20)]);
+    let script = ModelScript::default()
+        .branch("You sum up the first part", [ScriptStep::text("They looked.").no_usage().repeat(20)]);
     let bench = Bench::new(script).await;
     let before = kept_before(&bench.store, &bench.root().display().to_string(), 8, &"why ".repeat(250)).await;
-    bench.server.push(Step::text("Well.").no_usage());
-    bench.server.push(Step::text("Yes.").no_usage());
-    assert_eq!(resumed(&bench, "scripted", Some(4_000)).say("Go on.").await.unwrap().ended, Ended::Done);
+    bench.server.push(ScriptStep::text("Well.").no_usage());
+    bench.server.push(ScriptStep::text("Yes.").no_usage());
+    assert_eq!(
+        resumed(&bench, "scripted", Some(4_000)).send_text("Go on.").await.unwrap().stop_reason,
+        TurnStopReason::Completed
+    );
     let calls = sent(&bench);
     assert!((1..8).contains(&calls.len()), "{} stay", calls.len());
     let first = 8 - calls.len();
@@ -167,7 +183,10 @@ async fn compaction_keeps_opaque_parts_with_the_messages_that_stay() {
     assert_eq!(kept, before);
 
     // The same view after the next start.
-    assert_eq!(resumed(&bench, "scripted", Some(4_000)).say("Still?").await.unwrap().ended, Ended::Done);
+    assert_eq!(
+        resumed(&bench, "scripted", Some(4_000)).send_text("Still?").await.unwrap().stop_reason,
+        TurnStopReason::Completed
+    );
     let calls = sent(&bench);
     let first = 8 - calls.len();
     assert!(!calls.is_empty());

@@ -1,31 +1,33 @@
 //! When the window fills: results shrink, older messages are summed up, and nothing goes without a mark.
 
-use helve_agent::{Ended, model::Endpoint, model::OpenAi};
+use helve_agent::{TurnStopReason, model::Endpoint, model::OpenAi};
 use helve_contract::ports::Sessions;
-use helve_script::{Script, Step, Use};
+use helve_script::{ModelScript, ScriptStep, ScriptedCall};
 use serde_json::json;
 use std::sync::Arc;
 
 use crate::bench::{Bench, hasty};
 
-fn long() -> Step {
-    Step::calls([Use::of("Look", json!({ "what": "long" }))]).no_usage()
+fn long() -> ScriptStep {
+    ScriptStep::calls([ScriptedCall::new("Look", json!({ "what": "long" }))]).no_usage()
 }
 
-async fn small(script: Script, window: u64) -> Bench {
+async fn small(script: ModelScript, window: u64) -> Bench {
     let mut bench = Bench::new(script).await;
-    let endpoint = Endpoint { times: hasty(), window: Some(window), ..Endpoint::new(bench.server.url(), "scripted") };
+    let endpoint =
+        Endpoint { timeouts: hasty(), context_window: Some(window), ..Endpoint::new(bench.server.url(), "scripted") };
     bench.agent.model = Arc::new(OpenAi::new(endpoint).unwrap());
-    bench.agent.system = "S".into();
+    bench.agent.system_prompt = "S".into();
     bench
 }
 
 #[tokio::test]
 async fn old_results_shrink_first() {
-    let steps = (0..9).map(|at| Step::calls([Use::of("Look", json!({ "what": "long", "n": at }))]).no_usage());
-    let script = Script::new(steps.chain([Step::text("Done.").no_usage()]));
+    let steps =
+        (0..9).map(|at| ScriptStep::calls([ScriptedCall::new("Look", json!({ "what": "long", "n": at }))]).no_usage());
+    let script = ModelScript::new(steps.chain([ScriptStep::text("Done.").no_usage()]));
     let bench = small(script, 14_000).await;
-    assert_eq!(bench.agent.say("Look nine times.").await.unwrap().ended, Ended::Done);
+    assert_eq!(bench.agent.send_text("Look nine times.").await.unwrap().stop_reason, TurnStopReason::Completed);
     assert!(bench.heard().contains(&"compacted".to_owned()));
     let last = bench.server.requests().last().unwrap().to_string();
     assert!(last.contains("characters were left out here to save room; call again if you need them"));
@@ -38,22 +40,24 @@ async fn old_results_shrink_first() {
 #[tokio::test]
 async fn older_messages_are_summed_up_and_the_conversation_goes_on() {
     let bench = small(
-        Script::default()
-            .lane("You sum up the first part", [Step::text("The user likes short answers.").no_usage().times(20)]),
+        ModelScript::default().branch(
+            "You sum up the first part",
+            [ScriptStep::text("The user likes short answers.").no_usage().repeat(20)],
+        ),
         4_000,
     )
     .await;
     for at in 0..8 {
-        bench.server.push(Step::text(format!("{at} {}", "answer ".repeat(250))).no_usage());
+        bench.server.push(ScriptStep::text(format!("{at} {}", "answer ".repeat(250))).no_usage());
     }
     for at in 0..8 {
-        let outcome = bench.agent.say(&format!("Question {at} {}", "why ".repeat(200))).await.unwrap();
-        assert_eq!(outcome.ended, Ended::Done);
+        let outcome = bench.agent.send_text(&format!("Question {at} {}", "why ".repeat(200))).await.unwrap();
+        assert_eq!(outcome.stop_reason, TurnStopReason::Completed);
     }
     let last = bench.server.requests().last().unwrap()["messages"][1]["content"].to_string();
     assert!(last.contains("[Summary of messages 1 to"), "{last}");
     assert!(last.contains("The user likes short answers."), "{last}");
-    let record = bench.store.conversation("story").await.unwrap().unwrap();
+    let record = bench.store.get_session("story").await.unwrap().unwrap();
     assert!(record.view_from.is_some());
     assert_eq!(bench.kept().await.iter().filter(|it| it.starts_with("user: Question")).count(), 8);
     assert_eq!(bench.server.violations(), Vec::<String>::new());
@@ -62,22 +66,22 @@ async fn older_messages_are_summed_up_and_the_conversation_goes_on() {
 #[tokio::test]
 async fn an_endpoint_that_says_too_long_gets_less() {
     let mut bench = Bench::new(
-        Script::new([long(), long(), long(), Step::text("Done.").no_usage()])
-            .lane("You sum up the first part", [Step::text("They looked.").times(3)])
+        ModelScript::new([long(), long(), long(), ScriptStep::text("Done.").no_usage()])
+            .branch("You sum up the first part", [ScriptStep::text("They looked.").repeat(3)])
             .window(14_000),
     )
     .await;
-    bench.agent.system = "S".into();
-    assert_eq!(bench.agent.say("Look.").await.unwrap().ended, Ended::Done);
+    bench.agent.system_prompt = "S".into();
+    assert_eq!(bench.agent.send_text("Look.").await.unwrap().stop_reason, TurnStopReason::Completed);
     assert_eq!(bench.server.violations(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn what_can_not_be_made_shorter_ends_in_words() {
-    let mut bench = Bench::new(Script::new([]).window(3_000)).await;
-    bench.agent.system = "S".into();
-    let outcome = bench.agent.say(&"word ".repeat(1_000)).await.unwrap();
+    let mut bench = Bench::new(ModelScript::new([]).window(3_000)).await;
+    bench.agent.system_prompt = "S".into();
+    let outcome = bench.agent.send_text(&"word ".repeat(1_000)).await.unwrap();
     let wanted = "the conversation does not fit into the model's window: This model's maximum context length is exceeded.. \
                   Begin a new conversation, or say less at once.";
-    assert_eq!(outcome.ended, Ended::Model(wanted.into()));
+    assert_eq!(outcome.stop_reason, TurnStopReason::ModelFailed(wanted.into()));
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 fn main() {
-    helve_hosts::inner_stage();
+    helve_hosts::run_helper_if_requested();
     // Whoever asks is `helve`, which wants to know whether this is the stage that it was built with.
-    _ = writeln!(io::stdout(), "{}", helve_hosts::stage_edition());
+    _ = writeln!(io::stdout(), "{}", helve_hosts::helper_build_id());
 }

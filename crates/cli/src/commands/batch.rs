@@ -6,25 +6,25 @@ use std::{
     thread,
 };
 
-use helve_agent::Need;
+use helve_agent::SessionSpec;
 use helve_contract::{Call, Reply};
-use helve_engine::Request;
+use helve_engine::CallRequest;
 use helve_runtime::{Caller, OpenSession};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, Receiver};
 
-use super::{Choice, call};
+use super::{SettingsArgs, call};
 use crate::{
-    fault::{FAILED, Outcome},
+    fault::{CommandResult, EXIT_FAILURE},
     outside::Wanted,
     say, setup,
-    workshop::Bench,
+    workshop::HelveRuntime,
 };
 
 /// No line is longer.
-const LONGEST: u64 = 16 << 20;
+const MAX_LINE_BYTES: u64 = 16 << 20;
 /// So many calls are taken together; read-only neighbours among them run side by side.
-const TOGETHER: usize = 64;
+const MAX_BATCH: usize = 64;
 
 /// Call tools from JSON lines on standard input; print their replies as JSON lines, in order.
 ///
@@ -37,60 +37,61 @@ Example:
     helve batch --dialect preset")]
 pub(crate) struct Args {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
 }
 
 /// A line of input: a call, or why it is none.
-struct Line {
+struct BatchLine {
     id: Value,
     request: Result<(String, Value), String>,
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
-        let settings = self.choice.settings()?;
-        let dialect = super::dialect(&settings)?;
+    pub(crate) fn run(self) -> CommandResult {
+        let settings = self.choice.load_and_warn()?;
+        let dialect = super::configured_dialect(&settings)?;
         let runtime = setup::runtime()?;
-        let bench = Bench::with_external(settings, &dialect, &Wanted::All, &runtime)?;
-        let need = Need { dialect: Some(dialect.name.to_owned()), ..Need::default() };
+        let bench = HelveRuntime::with_external(settings, &dialect, &Wanted::All, &runtime)?;
+        let need = SessionSpec { dialect: Some(dialect.name.to_owned()), ..SessionSpec::default() };
         let opened = bench.session(need).caller(Caller::Person).build()?;
         let failed = runtime.block_on(async {
-            let (mut lines, mut count, mut failed) = (lines(), 0, false);
+            let (mut lines, mut count, mut failed) = (read_lines(), 0, false);
             let mut waiting = Vec::new();
             let work = async {
-                while lines.recv_many(&mut waiting, TOGETHER).await > 0 {
-                    failed |= answer(&opened, waiting.drain(..), &mut count).await;
+                while lines.recv_many(&mut waiting, MAX_BATCH).await > 0 {
+                    failed |= run_lines(&opened, waiting.drain(..), &mut count).await;
                 }
                 failed
             };
             let failed = tokio::select! {
                 failed = work => failed,
-                () = setup::asked_to_stop() => true,
+                () = setup::wait_for_shutdown_signal() => true,
             };
-            setup::end_tasks(opened.session.clone()).await;
-            setup::end_servers(bench.servers()).await;
+            setup::stop_tasks(opened.session.clone()).await;
+            setup::shutdown_servers(bench.servers()).await;
             failed
         });
-        Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+        Ok(if failed { ExitCode::from(EXIT_FAILURE) } else { ExitCode::SUCCESS })
     }
 }
 
 /// Reads lines on a thread of their own, so that what came already can be taken together.
-fn lines() -> Receiver<Line> {
-    let (send, receive) = mpsc::channel(TOGETHER);
+fn read_lines() -> Receiver<BatchLine> {
+    let (send, receive) = mpsc::channel(MAX_BATCH);
     thread::spawn(move || {
         let mut input = io::stdin().lock();
         for number in 1.. {
             let mut line = Vec::new();
-            let line = match input.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+            let line = match input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
                 Ok(0) => break,
-                Ok(_) if line.len() as u64 == LONGEST && !line.ends_with(b"\n") => {
-                    Line { id: Value::Null, request: Err(format!("line {number} is longer than {LONGEST} bytes")) }
-                }
+                Ok(_) if line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") => BatchLine {
+                    id: Value::Null,
+                    request: Err(format!("line {number} is longer than {MAX_LINE_BYTES} bytes")),
+                },
                 Ok(_) if line.trim_ascii().is_empty() => continue,
-                Ok(_) => parsed(number, &line),
-                Err(error) => Line { id: Value::Null, request: Err(format!("standard input: {error}")) },
+                Ok(_) => parse_line(number, &line),
+                Err(error) => BatchLine { id: Value::Null, request: Err(format!("standard input: {error}")) },
             };
             let over = line.request.is_err() && line.id.is_null() && is_fatal(&line);
             if send.blocking_send(line).is_err() || over {
@@ -102,26 +103,26 @@ fn lines() -> Receiver<Line> {
 }
 
 /// After a broken read or a line without an end nothing that follows can be told apart.
-fn is_fatal(line: &Line) -> bool {
+fn is_fatal(line: &BatchLine) -> bool {
     line.request.as_ref().is_err_and(|why| why.starts_with("standard input") || why.contains("is longer than"))
 }
 
-fn parsed(number: u32, line: &[u8]) -> Line {
+fn parse_line(number: u32, line: &[u8]) -> BatchLine {
     let wanted = "write {\"tool\": NAME, \"args\": {…}} on one line";
     let value: Value = match serde_json::from_slice(line) {
         Ok(value) => value,
-        Err(error) => return Line { id: Value::Null, request: Err(format!("line {number}: {error}; {wanted}")) },
+        Err(error) => return BatchLine { id: Value::Null, request: Err(format!("line {number}: {error}; {wanted}")) },
     };
     let id = value.get("id").cloned().unwrap_or(Value::Null);
     let request = match value.get("tool").and_then(Value::as_str) {
         Some(tool) => Ok((tool.to_owned(), value.get("args").cloned().unwrap_or_else(|| json!({})))),
         None => Err(format!("line {number} names no tool; {wanted}")),
     };
-    Line { id, request }
+    BatchLine { id, request }
 }
 
 /// Runs the calls of these lines and prints an answer for each. Says whether one failed.
-async fn answer(opened: &OpenSession, lines: impl Iterator<Item = Line>, count: &mut usize) -> bool {
+async fn run_lines(opened: &OpenSession, lines: impl Iterator<Item = BatchLine>, count: &mut usize) -> bool {
     let mut slots: Vec<(Value, Option<Reply>)> = Vec::new();
     let mut requests = Vec::new();
     for line in lines {
@@ -130,18 +131,18 @@ async fn answer(opened: &OpenSession, lines: impl Iterator<Item = Line>, count: 
         match line.request {
             Ok((name, args)) => {
                 let call = Call::new(format!("cli-{count}"), opened.session.clone());
-                requests.push(Request { name, args: args.into(), call });
+                requests.push(CallRequest { name, args: args.into(), call });
                 slots.push((id, None));
             }
-            Err(why) => slots.push((id, Some(Reply::failed(why)))),
+            Err(why) => slots.push((id, Some(Reply::error(why)))),
         }
     }
     let mut replies = opened.engine.batch(requests).await.into_iter();
     let mut failed = false;
     for (id, reply) in slots {
-        let reply = reply.or_else(|| replies.next()).unwrap_or_else(|| Reply::failed("no reply"));
+        let reply = reply.or_else(|| replies.next()).unwrap_or_else(|| Reply::error("no reply"));
         failed |= reply.is_error;
-        let mut whole = call::whole(&reply);
+        let mut whole = call::reply_json(&reply);
         if let Value::Object(map) = &mut whole {
             map.shift_insert(0, "id".into(), id);
         }

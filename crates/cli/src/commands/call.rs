@@ -6,23 +6,23 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use helve_agent::Need;
-use helve_contract::{Call, Form, Keep, Reply, nearest};
+use helve_agent::SessionSpec;
+use helve_contract::{Call, Reply, ReplyFormat, TruncateSide, closest_names};
 use helve_engine::Dialect;
 use helve_runtime::Caller;
 use serde_json::{Value, json};
 
-use super::Choice;
+use super::SettingsArgs;
 use crate::{
     config::Settings,
-    fault::{FAILED, Fault, Outcome, USAGE},
+    fault::{CliError, CommandResult, EXIT_FAILURE, EXIT_USAGE},
     outside::Wanted,
     print, remark, say, setup,
-    workshop::Bench,
+    workshop::HelveRuntime,
 };
 
 /// More than this is no argument.
-const LARGEST: u64 = 64 << 20;
+const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 /// Call one tool and print its answer.
 ///
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(value_name = "JSON", default_value = "{}")]
     given: String,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// Print the whole reply as JSON.
     #[arg(long)]
     json: bool,
@@ -51,57 +51,57 @@ pub(crate) struct Args {
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
-        let settings = self.choice.settings()?;
-        let dialect = dialect_with(&self.tool, self.choice.dialect.is_some(), &settings)?;
-        let text = if self.given == "-" { from_stdin()? } else { self.given };
+    pub(crate) fn run(self) -> CommandResult {
+        let settings = self.choice.load_and_warn()?;
+        let dialect = select_dialect(&self.tool, self.choice.dialect.is_some(), &settings)?;
+        let text = if self.given == "-" { read_stdin()? } else { self.given };
         let runtime = setup::runtime()?;
         let name = dialect.name.to_owned();
-        let bench = Bench::with_external(settings, &dialect, &Wanted::For(&self.tool), &runtime)?;
-        let need = Need { dialect: Some(name), ..Need::default() };
+        let bench = HelveRuntime::with_external(settings, &dialect, &Wanted::WithTool(&self.tool), &runtime)?;
+        let need = SessionSpec { dialect: Some(name), ..SessionSpec::default() };
         let opened = bench.session(need).caller(Caller::Person).build()?;
         if opened.engine.find(&self.tool).is_none() {
-            return Err(Fault::usage(absent(&self.tool, &opened.engine)));
+            return Err(CliError::usage(missing_tool_message(&self.tool, &opened.engine)));
         }
         let sense = serde_json::from_str::<Value>(&text).is_ok();
         let reply = runtime.block_on(async {
             let call = Call::new("cli", opened.session.clone());
             let cancel = call.cancel.clone();
             let work = opened.engine.run(&self.tool, text, call);
-            let reply = setup::until_interrupted(cancel, work).await;
-            setup::end_tasks(opened.session.clone()).await;
-            setup::end_servers(bench.servers()).await;
+            let reply = setup::run_until_interrupted(cancel, work).await;
+            setup::stop_tasks(opened.session.clone()).await;
+            setup::shutdown_servers(bench.servers()).await;
             reply
         });
         if self.json {
-            say!("{}", whole(&reply));
+            say!("{}", reply_json(&reply));
         } else {
-            show(&reply);
+            print_reply(&reply);
         }
         Ok(match reply.is_error {
             false => ExitCode::SUCCESS,
             true if !sense => {
                 remark!("helve: the arguments are not JSON; quote them, such as '{{\"path\":\"a.txt\"}}'");
-                ExitCode::from(USAGE)
+                ExitCode::from(EXIT_USAGE)
             }
-            true => ExitCode::from(FAILED),
+            true => ExitCode::from(EXIT_FAILURE),
         })
     }
 }
 
-fn from_stdin() -> Result<String, Fault> {
+fn read_stdin() -> Result<String, CliError> {
     let mut text = String::new();
     io::stdin()
-        .take(LARGEST)
+        .take(MAX_INPUT_BYTES)
         .read_to_string(&mut text)
-        .map_err(|error| Fault::usage(format!("standard input: {error}; the arguments must be JSON in UTF-8")))?;
+        .map_err(|error| CliError::usage(format!("standard input: {error}; the arguments must be JSON in UTF-8")))?;
     Ok(text)
 }
 
 /// The dialect that was asked for; else the configured one if it has the tool; else the only one that has it.
-pub(crate) fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Result<Dialect, Fault> {
-    let configured = super::dialect(settings)?;
-    let has = |dialect: &Dialect| dialect.tools.iter().any(|entry| entry.spec.answers_to(tool));
+pub(crate) fn select_dialect(tool: &str, asked: bool, settings: &Settings) -> Result<Dialect, CliError> {
+    let configured = super::configured_dialect(settings)?;
+    let has = |dialect: &Dialect| dialect.tools.iter().any(|entry| entry.spec.has_name(tool));
     if asked || has(&configured) {
         return Ok(configured);
     }
@@ -115,8 +115,8 @@ pub(crate) fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Resu
     match others.len() {
         0 => {
             let all = helve_dialects::all();
-            let names = std::iter::once(&configured).chain(&all).flat_map(names_of);
-            Err(Fault::usage(match nearest(tool, names).first() {
+            let names = std::iter::once(&configured).chain(&all).flat_map(tool_names);
+            Err(CliError::usage(match closest_names(tool, names).first() {
                 None => format!("no dialect has a tool `{tool}`; `helve tools` lists them"),
                 Some(near) => format!("no dialect has a tool `{tool}`; did you mean {near}?"),
             }))
@@ -124,7 +124,7 @@ pub(crate) fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Resu
         1 => Ok(others.remove(0)),
         _ => {
             let names: Vec<_> = others.iter().map(|it| it.name).collect();
-            Err(Fault::usage(format!(
+            Err(CliError::usage(format!(
                 "`{tool}` is a tool of several dialects ({}); choose one, such as --dialect {}",
                 names.join(", "),
                 names.first().copied().unwrap_or_default()
@@ -134,15 +134,15 @@ pub(crate) fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Resu
 }
 
 /// Every name that means a tool of the dialect.
-fn names_of(dialect: &Dialect) -> impl Iterator<Item = &str> {
+fn tool_names(dialect: &Dialect) -> impl Iterator<Item = &str> {
     let specs = dialect.tools.iter().map(|entry| &entry.spec);
     specs.flat_map(|spec| std::iter::once(&spec.name).chain(&spec.aliases).map(String::as_str))
 }
 
 /// What to say when the session has no such tool.
-pub(crate) fn absent(tool: &str, engine: &helve_engine::Engine) -> String {
+pub(crate) fn missing_tool_message(tool: &str, engine: &helve_engine::Engine) -> String {
     let dialect = engine.dialect();
-    if let Some(entry) = dialect.tools.iter().find(|entry| entry.spec.answers_to(tool)) {
+    if let Some(entry) = dialect.tools.iter().find(|entry| entry.spec.has_name(tool)) {
         let status = engine.statuses().into_iter().find(|it| it.name == entry.spec.name);
         let reason = status.and_then(|it| it.offered.err());
         let reason = reason.map_or_else(|| "the settings leave it out".to_owned(), |it| it.to_string());
@@ -151,19 +151,20 @@ pub(crate) fn absent(tool: &str, engine: &helve_engine::Engine) -> String {
             dialect.name
         );
     }
-    match nearest(tool, names_of(dialect)).as_slice() {
+    match closest_names(tool, tool_names(dialect)).as_slice() {
         [] => format!("the dialect {} has no tool `{tool}`; see `helve tools --dialect {0}`", dialect.name),
         near => format!("the dialect {} has no tool `{tool}`; did you mean {}?", dialect.name, near.join(" or ")),
     }
 }
 
 /// The reply for people: its words on standard output, everything about it on standard error.
-fn show(reply: &Reply) {
-    print::from_tool(&reply.text);
+fn print_reply(reply: &Reply) {
+    print::print_tool_text(&reply.text);
     for media in &reply.media {
         remark!("[{}, {} bytes; --json prints it]", media.mime, media.bytes.len());
     }
-    let facts: Vec<String> = reply.wall.iter().cloned().chain(reply.exit.map(|code| format!("exit {code}"))).collect();
+    let facts: Vec<String> =
+        reply.sandbox.iter().cloned().chain(reply.exit_code.map(|code| format!("exit {code}"))).collect();
     if !facts.is_empty() {
         remark!("[{}]", facts.join(", "));
     }
@@ -179,7 +180,7 @@ pub(crate) fn notes(reply: &Reply) -> impl Iterator<Item = &String> {
 }
 
 /// The whole reply as JSON.
-pub(crate) fn whole(reply: &Reply) -> Value {
+pub(crate) fn reply_json(reply: &Reply) -> Value {
     let media: Vec<_> = reply
         .media
         .iter()
@@ -190,15 +191,15 @@ pub(crate) fn whole(reply: &Reply) -> Value {
         "text": reply.text,
         "data": reply.data,
         "media": media,
-        "exit": reply.exit,
-        "wall": reply.wall,
-        "spill": reply.spill,
-        "cut": reply.cut.map(|cut| json!({
+        "exit": reply.exit_code,
+        "wall": reply.sandbox,
+        "spill": reply.spill_file,
+        "cut": reply.truncation.map(|cut| json!({
             "bytes": cut.bytes,
             "lines": cut.lines,
-            "kept": if reply.keep == Keep::Head { "head" } else { "tail" },
+            "kept": if reply.truncate_side == TruncateSide::KeepHead { "head" } else { "tail" },
         })),
-        "form": if reply.form == Form::Json { "json" } else { "text" },
+        "form": if reply.format == ReplyFormat::Json { "json" } else { "text" },
         "notes": notes(reply).collect::<Vec<_>>(),
     })
 }

@@ -3,14 +3,14 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
-use helve_mcp::client::{Folders, Servers};
+use helve_mcp::client::{McpDirs, McpServers};
 use serde_json::{Map, Value, json};
 
-use super::Choice;
+use super::SettingsArgs;
 use crate::{
-    config::{ProjectPlugins, Settings, Standing, Trust, project_file, read_limited, shown, user_file},
-    fault::{Fault, Outcome},
-    print::{Ink, ink},
+    config::{ProjectFileStatus, ProjectPlugins, Settings, TrustStore, project_file, read_limited, shown, user_file},
+    fault::{CliError, CommandResult},
+    print::{TextStyle, styled},
     remark, say, state,
 };
 
@@ -30,132 +30,135 @@ Examples:
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<ConfigCommand>,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum ConfigCommand {
     /// Accept the project's settings file as it is now. A change of it asks again.
     #[command(after_help = "Example:\n  helve config trust --workspace ~/project")]
-    Trust(InWorkspace),
+    Trust(WorkspaceArgs),
     /// Ignore the project's settings file again.
     #[command(after_help = "Example:\n  helve config untrust")]
-    Untrust(InWorkspace),
+    Untrust(WorkspaceArgs),
     /// Accept a tool of an MCP server whose definition changed; without a name, list those that wait.
     #[command(after_help = "Examples:\n  helve config approve\n  helve config approve mcp__files__read_file")]
-    Approve(Approval),
+    Approve(ApproveArgs),
     /// Make a bait for `secrets.canaries`: it looks like a key, is worth nothing, and may not be sent anywhere.
     #[command(after_help = "Example:\n  helve config canary")]
     Canary,
     /// Print where settings files are looked for.
     #[command(after_help = "Example:\n  helve config path")]
-    Path(InWorkspace),
+    Path(WorkspaceArgs),
 }
 
 #[derive(clap::Args)]
-struct Approval {
+struct ApproveArgs {
     /// The tool's name here, such as `mcp__files__read_file`.
     #[arg(value_name = "TOOL")]
     tool: Option<String>,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
 }
 
 #[derive(clap::Args)]
-struct InWorkspace {
+struct WorkspaceArgs {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self.what {
             None => {
-                let settings = self.choice.settings()?;
+                let settings = self.choice.load_and_warn()?;
                 if self.json { as_json(&settings)? } else { as_table(&settings) }
             }
-            Some(What::Trust(place)) => trust(&place.choice)?,
-            Some(What::Untrust(place)) => untrust(&place.choice)?,
-            Some(What::Approve(approval)) => approve(&approval)?,
-            Some(What::Canary) => {
+            Some(ConfigCommand::Trust(place)) => trust(&place.choice)?,
+            Some(ConfigCommand::Untrust(place)) => untrust(&place.choice)?,
+            Some(ConfigCommand::Approve(approval)) => approve(&approval)?,
+            Some(ConfigCommand::Canary) => {
                 say!("hlv_{}{}", state::random_id()?, state::random_id()?);
                 remark!("helve: put it where nobody should look, and into secrets.canaries of your own settings");
             }
-            Some(What::Path(place)) => path(&place.choice)?,
+            Some(ConfigCommand::Path(place)) => print_paths(&place.choice)?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn origin(setting: &crate::config::Setting) -> String {
-    setting.from.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+fn format_sources(setting: &crate::config::EffectiveSetting) -> String {
+    setting.sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn as_table(settings: &Settings) {
-    let rows: Vec<_> =
-        settings.all().map(|(key, setting)| (key.name, shown(&setting.value).to_string(), origin(&setting))).collect();
+    let rows: Vec<_> = settings
+        .all()
+        .map(|(key, setting)| (key.name, shown(&setting.value).to_string(), format_sources(&setting)))
+        .collect();
     let name = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
     let value = rows.iter().map(|(_, value, _)| value.chars().count().min(40)).max().unwrap_or_default();
-    say!("{}", ink(Ink::Bold, &format!("{:name$}  {:value$}  {}", "SETTING", "VALUE", "FROM")));
+    say!("{}", styled(TextStyle::Bold, &format!("{:name$}  {:value$}  {}", "SETTING", "VALUE", "FROM")));
     for (key, shown, from) in rows {
         let line = format!("{key:name$}  {shown:value$}  {from}");
-        let line = crate::print::harmless(&line);
-        say!("{}", if from == "default" { ink(Ink::Dim, &line) } else { line });
+        let line = crate::print::escape_for_terminal(&line);
+        say!("{}", if from == "default" { styled(TextStyle::Dim, &line) } else { line });
     }
 }
 
-fn as_json(settings: &Settings) -> Result<(), Fault> {
+fn as_json(settings: &Settings) -> Result<(), CliError> {
     let all: Map<_, _> = settings
         .all()
         .map(|(key, setting)| {
-            (key.name.to_owned(), json!({ "value": shown(&setting.value), "from": origin(&setting) }))
+            (key.name.to_owned(), json!({ "value": shown(&setting.value), "from": format_sources(&setting) }))
         })
         .collect();
-    let text = serde_json::to_string_pretty(&Value::Object(all)).map_err(|error| Fault::failed(error.to_string()))?;
+    let text =
+        serde_json::to_string_pretty(&Value::Object(all)).map_err(|error| CliError::failed(error.to_string()))?;
     say!("{text}");
     Ok(())
 }
 
-fn trust(choice: &Choice) -> Result<(), Fault> {
-    let settings = choice.settings_quietly(Vec::new())?;
+fn trust(choice: &SettingsArgs) -> Result<(), CliError> {
+    let settings = choice.load(Vec::new())?;
     let agents = helve_runtime::crew::project_agents(&settings);
     let trusted = trust_agents(&settings, &agents)?;
-    let Some(file) = project_file(&top(&settings)) else {
+    let Some(file) = project_file(&project_dir(&settings)) else {
         if trusted > 0 {
             return Ok(());
         }
-        return Err(Fault::failed(format!(
+        return Err(CliError::failed(format!(
             "there is no helve.toml or helve.yaml in {}; nothing to trust",
             settings.workspace.display()
         )));
     };
-    let bytes = read_limited(&file).map_err(|error| Fault::failed(format!("{}: {error}", file.display())))?;
+    let bytes = read_limited(&file).map_err(|error| CliError::failed(format!("{}: {error}", file.display())))?;
     let (folder, note) = state::open(&settings)?;
     if let Some(note) = note {
         remark!("helve: {note}");
     }
-    let plugins = ProjectPlugins::read(&file, &bytes).map_err(|why| Fault::failed(format!("not trusted: {why}")))?;
-    let trust = Trust::new(&folder);
+    let plugins = ProjectPlugins::read(&file, &bytes).map_err(|why| CliError::failed(format!("not trusted: {why}")))?;
+    let trust = TrustStore::new(&folder);
     for path in &plugins.files {
         trust.add_file(path)?;
     }
     trust.add(&file, &bytes)?;
     for program in &plugins.programs {
         let argv = program.argv().join(" ");
-        say!("a session will start the plugin {} in the sandbox", crate::print::harmless(&argv));
+        say!("a session will start the plugin {} in the sandbox", crate::print::escape_for_terminal(&argv));
     }
     say!("{} is trusted as it is now; `helve config` shows what it changes", file.display());
     Ok(())
 }
 
 /// Accepts the agents that the project describes, as they are now. How many there are.
-fn trust_agents(settings: &Settings, agents: &[PathBuf]) -> Result<usize, Fault> {
+fn trust_agents(settings: &Settings, agents: &[PathBuf]) -> Result<usize, CliError> {
     if agents.is_empty() {
         return Ok(0);
     }
@@ -163,26 +166,31 @@ fn trust_agents(settings: &Settings, agents: &[PathBuf]) -> Result<usize, Fault>
     if let Some(note) = note {
         remark!("helve: {note}");
     }
-    let trust = Trust::new(&folder);
+    let trust = TrustStore::new(&folder);
     for path in agents {
         trust.add_file(path)?;
-        say!("the agent {} is trusted as it is now", crate::print::harmless(&path.to_string_lossy()));
+        say!("the agent {} is trusted as it is now", crate::print::escape_for_terminal(&path.to_string_lossy()));
     }
     Ok(agents.len())
 }
 
-fn untrust(choice: &Choice) -> Result<(), Fault> {
-    let settings = choice.settings_quietly(Vec::new())?;
-    let file = match &settings.project {
-        Standing::Trusted(file) | Standing::Untrusted(file) | Standing::Unreadable(file, _) => file.clone(),
-        Standing::Absent => settings.workspace.join("helve.toml"),
+fn untrust(choice: &SettingsArgs) -> Result<(), CliError> {
+    let settings = choice.load(Vec::new())?;
+    let file = match &settings.project_file {
+        ProjectFileStatus::Trusted(file)
+        | ProjectFileStatus::Untrusted(file)
+        | ProjectFileStatus::Unreadable(file, _) => file.clone(),
+        ProjectFileStatus::Absent => settings.workspace.join("helve.toml"),
     };
     let known = match state::place(&settings) {
         Some(folder) => {
-            let trust = Trust::new(&folder);
+            let trust = TrustStore::new(&folder);
             for path in helve_runtime::crew::project_agents(&settings) {
                 if trust.remove(&path)? {
-                    say!("the agent {} is no longer trusted", crate::print::harmless(&path.to_string_lossy()));
+                    say!(
+                        "the agent {} is no longer trusted",
+                        crate::print::escape_for_terminal(&path.to_string_lossy())
+                    );
                 }
             }
             trust.remove(&file)?
@@ -197,13 +205,13 @@ fn untrust(choice: &Choice) -> Result<(), Fault> {
     Ok(())
 }
 
-fn approve(approval: &Approval) -> Result<(), Fault> {
-    let settings = approval.choice.settings_quietly(Vec::new())?;
-    let folder = state::place(&settings).ok_or_else(|| Fault::failed("HOME is not set, so nothing is recorded"))?;
-    let folders = Folders::of(&folder);
-    let told = |error: helve_contract::Error| Fault::failed(error.to_string());
+fn approve(approval: &ApproveArgs) -> Result<(), CliError> {
+    let settings = approval.choice.load(Vec::new())?;
+    let folder = state::place(&settings).ok_or_else(|| CliError::failed("HOME is not set, so nothing is recorded"))?;
+    let folders = McpDirs::new(&folder);
+    let told = |error: helve_contract::Error| CliError::failed(error.to_string());
     let Some(tool) = &approval.tool else {
-        let waiting = Servers::recorded_changes(&folders).map_err(told)?;
+        let waiting = McpServers::recorded_changes(&folders).map_err(told)?;
         for name in &waiting {
             say!("{name}");
         }
@@ -212,21 +220,23 @@ fn approve(approval: &Approval) -> Result<(), Fault> {
         }
         return Ok(());
     };
-    Servers::approve_recorded(&folders, tool).map_err(told)?;
+    McpServers::approve_recorded(&folders, tool).map_err(told)?;
     say!("{tool} is accepted as it is now");
     Ok(())
 }
 
-fn path(choice: &Choice) -> Result<(), Fault> {
-    let settings = choice.settings_quietly(Vec::new())?;
+fn print_paths(choice: &SettingsArgs) -> Result<(), CliError> {
+    let settings = choice.load(Vec::new())?;
     let user = user_file().map_or_else(|| "none: HOME is not set".to_owned(), |it| it.display().to_string());
     let there = settings.user_file.as_ref().is_some_and(|(_, there)| *there);
     say!("user     {user}{}", if there { "" } else { " (not there)" });
-    match &settings.project {
-        Standing::Absent => say!("project  {} (not there)", settings.workspace.join("helve.toml").display()),
-        Standing::Trusted(file) => say!("project  {} (trusted)", file.display()),
-        Standing::Untrusted(file) => say!("project  {} (ignored; `helve config trust` accepts it)", file.display()),
-        Standing::Unreadable(file, why) => say!("project  {} (ignored: {why})", file.display()),
+    match &settings.project_file {
+        ProjectFileStatus::Absent => say!("project  {} (not there)", settings.workspace.join("helve.toml").display()),
+        ProjectFileStatus::Trusted(file) => say!("project  {} (trusted)", file.display()),
+        ProjectFileStatus::Untrusted(file) => {
+            say!("project  {} (ignored; `helve config trust` accepts it)", file.display())
+        }
+        ProjectFileStatus::Unreadable(file, why) => say!("project  {} (ignored: {why})", file.display()),
     }
     let state =
         state::place(&settings).map_or_else(|| "none: HOME is not set".to_owned(), |it| it.display().to_string());
@@ -235,11 +245,11 @@ fn path(choice: &Choice) -> Result<(), Fault> {
 }
 
 /// The folder whose settings file is meant: the project's top, even where its file names a folder inside it.
-fn top(settings: &Settings) -> std::path::PathBuf {
-    match &settings.project {
-        Standing::Trusted(file) | Standing::Untrusted(file) | Standing::Unreadable(file, _) => {
-            file.parent().unwrap_or(&settings.workspace).to_owned()
-        }
-        Standing::Absent => settings.workspace.clone(),
+fn project_dir(settings: &Settings) -> std::path::PathBuf {
+    match &settings.project_file {
+        ProjectFileStatus::Trusted(file)
+        | ProjectFileStatus::Untrusted(file)
+        | ProjectFileStatus::Unreadable(file, _) => file.parent().unwrap_or(&settings.workspace).to_owned(),
+        ProjectFileStatus::Absent => settings.workspace.clone(),
     }
 }

@@ -9,17 +9,17 @@ use std::{
 };
 
 use helve_contract::{
-    Entry, Reading, Spec,
+    Entry, PathStyle, Spec,
     events::{EVENTS, EventInfo, EventPlace, FieldInfo},
 };
 use helve_engine::{Dialect, Limit, Mode};
 use serde_json::Value;
 
 use crate::{
-    config::KEYS,
-    fault::{FAILED, Fault, Outcome},
+    config::SETTINGS,
+    fault::{CliError, CommandResult, EXIT_FAILURE},
     remark, say,
-    wire::{self, Format},
+    wire::{self, DefinitionFormat},
 };
 
 /// Write the reference pages (tools.md, dialects.md, settings.md, events.md), or check that they are up to date.
@@ -40,33 +40,33 @@ pub(crate) struct Args {
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         let dialects = helve_dialects::all();
         let pages = [
-            ("tools.md", tools(&dialects)),
-            ("dialects.md", dialects.iter().fold(HEAD.to_owned(), |page, it| page + &dialect(it))),
-            ("settings.md", settings()),
+            ("tools.md", tools_page(&dialects)),
+            ("dialects.md", dialects.iter().fold(DIALECTS_HEADER.to_owned(), |page, it| page + &dialect_section(it))),
+            ("settings.md", settings_page()),
             ("events.md", events()),
         ];
         if let Some(folder) = &self.write {
             for (name, text) in &pages {
-                written(&folder.join(name), text)?;
+                write_page(&folder.join(name), text)?;
             }
         }
         let stale: Vec<_> = match &self.check {
-            Some(folder) => pages.iter().filter(|(name, text)| !same(&folder.join(name), text)).collect(),
+            Some(folder) => pages.iter().filter(|(name, text)| !is_up_to_date(&folder.join(name), text)).collect(),
             None => Vec::new(),
         };
         for (name, _) in &stale {
             remark!("{name} is out of date; run `helve docs --write` on its folder");
         }
-        Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILURE) })
     }
 }
 
-fn written(path: &Path, text: &str) -> Result<(), Fault> {
-    let told = |error| Fault::failed(format!("{}: {error}", path.display()));
-    if same(path, text) {
+fn write_page(path: &Path, text: &str) -> Result<(), CliError> {
+    let told = |error| CliError::failed(format!("{}: {error}", path.display()));
+    if is_up_to_date(path, text) {
         return Ok(());
     }
     if let Some(folder) = path.parent() {
@@ -77,13 +77,14 @@ fn written(path: &Path, text: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-fn same(path: &Path, text: &str) -> bool {
+fn is_up_to_date(path: &Path, text: &str) -> bool {
     fs::read(path).is_ok_and(|there| there == text.as_bytes())
 }
 
-const MADE: &str = "<!-- Written by `helve docs --write docs`. Change the tables in the code, not this page. -->\n\n";
+const GENERATED_NOTICE: &str =
+    "<!-- Written by `helve docs --write docs`. Change the tables in the code, not this page. -->\n\n";
 
-const HEAD: &str = "\
+const DIALECTS_HEADER: &str = "\
 <!-- Written by `helve docs --write docs`. Change the tables in the code, not this page. -->
 
 # Dialects
@@ -93,14 +94,14 @@ model reads it, with its tokens (o200k_base) on the wire in the form of OpenAI's
 ";
 
 /// Every tool by what runs, with its name in each dialect.
-fn tools(dialects: &[Dialect]) -> String {
+fn tools_page(dialects: &[Dialect]) -> String {
     let mut rooms: BTreeMap<&str, Vec<(&Dialect, &Entry)>> = BTreeMap::new();
     let entries = || dialects.iter().flat_map(|it| it.tools.iter().map(move |entry| (it, entry)));
     for (dialect, entry) in entries() {
-        rooms.entry(entry.tool().unwrap_or("other")).or_default().push((dialect, entry));
+        rooms.entry(entry.tool_name().unwrap_or("other")).or_default().push((dialect, entry));
     }
     let mut page = format!(
-        "{MADE}# Tools\n\nEach thing that Helve can do, and what it is called in each dialect. A parameter with `?` may be \
+        "{GENERATED_NOTICE}# Tools\n\nEach thing that Helve can do, and what it is called in each dialect. A parameter with `?` may be \
          left out. The tier\nis what approval goes by; effects are the facts it follows from. {} names, {} things.\n",
         entries().count(),
         rooms.len()
@@ -127,18 +128,25 @@ fn tools(dialects: &[Dialect]) -> String {
 
 /// The parameters in short: `path, offset?`.
 fn signature(spec: &Spec) -> String {
-    let names: Vec<_> = parameters(spec).map(|(name, _, required)| format!("`{name}{}`", mark(required))).collect();
+    let names: Vec<_> =
+        parameters(spec).map(|(name, _, required)| format!("`{name}{}`", optional_mark(required))).collect();
     names.join(", ")
 }
 
-const fn mark(required: bool) -> &'static str {
+const fn optional_mark(required: bool) -> &'static str {
     if required { "" } else { "?" }
 }
 
 fn parameters(spec: &Spec) -> impl Iterator<Item = (&String, &Value, bool)> {
-    let required: Vec<_> =
-        spec.schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let map = spec.schema.get("properties").and_then(Value::as_object);
+    let required: Vec<_> = spec
+        .input_schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let map = spec.input_schema.get("properties").and_then(Value::as_object);
     map.into_iter().flatten().map(move |(name, schema)| (name, schema, required.contains(&name.as_str())))
 }
 
@@ -147,18 +155,18 @@ fn tier(spec: &Spec) -> String {
 }
 
 /// One dialect: its ways, its roles, its definitions and their bill.
-fn dialect(dialect: &Dialect) -> String {
-    let paths = match dialect.reading {
-        Reading::Relative => "absolute, or relative to the workspace",
-        Reading::Absolute => "absolute only",
-        Reading::Virtual => "in virtual roots (`/shared`, `/tmp`, `/vault`)",
+fn dialect_section(dialect: &Dialect) -> String {
+    let paths = match dialect.path_style {
+        PathStyle::Relative => "absolute, or relative to the workspace",
+        PathStyle::Absolute => "absolute only",
+        PathStyle::Virtual => "in virtual roots (`/shared`, `/tmp`, `/vault`)",
     };
     let mut page = format!(
         "\n## {}\n\n{}\n\nPaths: {paths}. Approval when nothing is configured: {}. A reply holds {}.\n",
         dialect.name,
-        dialect.about,
-        mode(dialect.mode),
-        limit(dialect.limits.general)
+        dialect.description,
+        mode_description(dialect.mode),
+        format_limit(dialect.limits.general)
     );
     if !dialect.roles.is_empty() {
         page.push_str("\n| role | tools |\n|---|---|\n");
@@ -168,19 +176,20 @@ fn dialect(dialect: &Dialect) -> String {
         }
     }
     page.push_str("\n| tool | tokens |\n|---|---:|\n");
-    let bills: Vec<_> = dialect.tools.iter().map(|entry| wire::bill(&entry.spec, Format::Openai)).collect();
+    let bills: Vec<_> =
+        dialect.tools.iter().map(|entry| wire::definition_tokens(&entry.spec, DefinitionFormat::Openai)).collect();
     for (entry, tokens) in dialect.tools.iter().zip(&bills) {
         _ = writeln!(page, "| `{}` | {tokens} |", entry.spec.name);
     }
     _ = writeln!(page, "| {} tools | {} |", bills.len(), bills.iter().sum::<usize>());
     for entry in &dialect.tools {
-        page.push_str(&one(&entry.spec, dialect.limits.of(&entry.spec.name), dialect.limits.general));
+        page.push_str(&tool_section(&entry.spec, dialect.limits.for_tool(&entry.spec.name), dialect.limits.general));
     }
     page
 }
 
 /// One definition.
-fn one(spec: &Spec, own: Limit, general: Limit) -> String {
+fn tool_section(spec: &Spec, own: Limit, general: Limit) -> String {
     let mut text = format!("\n### {}\n\n", spec.name);
     for line in spec.description.lines() {
         _ = writeln!(text, "> {line}");
@@ -189,9 +198,9 @@ fn one(spec: &Spec, own: Limit, general: Limit) -> String {
     if !spec.aliases.is_empty() {
         facts.push(format!("also `{}`", spec.aliases.join("`, `")));
     }
-    facts.extend(wire::seconds(spec).map(|seconds| format!("at most {seconds} s")));
+    facts.extend(wire::timeout_secs(spec).map(|seconds| format!("at most {seconds} s")));
     if own != general {
-        facts.push(format!("a reply holds {}", limit(own)));
+        facts.push(format!("a reply holds {}", format_limit(own)));
     }
     _ = writeln!(text, "\n{}.", facts.join("; "));
     if parameters(spec).next().is_some() {
@@ -199,12 +208,12 @@ fn one(spec: &Spec, own: Limit, general: Limit) -> String {
     }
     for (name, schema, required) in parameters(spec) {
         let about = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-        _ = writeln!(text, "| `{name}{}` | {} | {} |", mark(required), kind(schema), cell(about));
+        _ = writeln!(text, "| `{name}{}` | {} | {} |", optional_mark(required), type_name(schema), table_cell(about));
     }
     text
 }
 
-fn kind(schema: &Value) -> String {
+fn type_name(schema: &Value) -> String {
     let of = |schema: &Value| match schema.get("type") {
         Some(Value::String(name)) => name.clone(),
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
@@ -219,11 +228,11 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-fn cell(text: &str) -> String {
+fn table_cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 
-fn limit(limit: Limit) -> String {
+fn format_limit(limit: Limit) -> String {
     match (limit.size, limit.lines) {
         (usize::MAX, usize::MAX) => "any length".to_owned(),
         (size, usize::MAX) => format!("{size} {}", limit.unit),
@@ -232,7 +241,7 @@ fn limit(limit: Limit) -> String {
     }
 }
 
-const fn mode(mode: Mode) -> &'static str {
+const fn mode_description(mode: Mode) -> &'static str {
     match mode {
         Mode::Default => "`default` (looking passes, the rest is asked)",
         Mode::AcceptEdits => "`acceptEdits`",
@@ -244,9 +253,9 @@ const fn mode(mode: Mode) -> &'static str {
 }
 
 /// Every setting.
-fn settings() -> String {
+fn settings_page() -> String {
     let mut page = format!(
-        "{MADE}# Settings\n\n\
+        "{GENERATED_NOTICE}# Settings\n\n\
          Settings come from five places; a later one wins over an earlier one:\n\n\
          1. the defaults below,\n\
          2. the user's file: `$XDG_CONFIG_HOME/helve/helve.toml`, else `~/.config/helve/helve.toml` (or `helve.yaml`),\n\
@@ -260,14 +269,15 @@ fn settings() -> String {
          flag a list is separated by\ncommas, or written as JSON.\n\n\
          | setting | holds | default | variable | may a project set it? |\n|---|---|---|---|---|\n"
     );
-    for key in KEYS.iter() {
+    for key in SETTINGS.iter() {
         let default = if key.default.is_null() { "—".to_owned() } else { format!("`{}`", key.default) };
-        let (holds, variable, project) = (cell(&key.kind.words()), key.variable(), key.project.words());
+        let (holds, variable, project) =
+            (table_cell(&key.value_type.describe()), key.env_var(), key.project.describe());
         _ = writeln!(page, "| `{}` | {holds} | {default} | `{variable}` | {project} |", key.name);
     }
     page.push_str("\n## What they do\n");
-    for key in KEYS.iter() {
-        _ = write!(page, "\n**`{}`**: {}\n", key.name, key.about);
+    for key in SETTINGS.iter() {
+        _ = write!(page, "\n**`{}`**: {}\n", key.name, key.description);
     }
     page.push_str(EXAMPLE);
     page
@@ -292,7 +302,7 @@ An event that waited in memory because the disk was full has `heldSince` in its 
 
 /// Every event with its fields.
 fn events() -> String {
-    let mut page = format!("{MADE}{EVENTS_HEAD}");
+    let mut page = format!("{GENERATED_NOTICE}{EVENTS_HEAD}");
     let places = [
         (EventPlace::Record, "Calls", "In `runs/RUN/events.ndjson` of the state directory, and from `GET /events`."),
         (
@@ -314,7 +324,7 @@ fn events() -> String {
 fn one_event(event: &EventInfo) -> String {
     let mut text = format!("\n### `{}`\n\n{}\n\n| field | type | |\n|---|---|---|\n", event.name, event.about.trim());
     for field in event.fields {
-        let (mark, about) = (mark(!field.is_optional), cell(field.about));
+        let (mark, about) = (optional_mark(!field.is_optional), table_cell(field.about));
         _ = writeln!(text, "| `{}{mark}` | {} | {about} |", field.name, field_type(field));
     }
     text

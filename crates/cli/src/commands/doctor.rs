@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::Choice;
+use super::SettingsArgs;
 use crate::{
     config::Settings,
-    fault::{FAILED, Outcome},
-    print::{Ink, harmless, ink},
+    fault::{CommandResult, EXIT_FAILURE},
+    print::{TextStyle, escape_for_terminal, styled},
     say,
 };
 
@@ -24,7 +24,7 @@ Examples:
   helve doctor --json | jq '.checks[] | select(.state != \"good\")'")]
 pub(crate) struct Args {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -32,80 +32,80 @@ pub(crate) struct Args {
 
 /// What became of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CheckStatus {
     /// It works.
-    Good,
+    Ok,
     /// It does not, and Helve works without it, with less.
-    Weak,
+    Degraded,
     /// It does not, and Helve needs it.
-    Broken,
+    Failed,
 }
 
 /// One thing that was tried.
 struct Check {
     name: &'static str,
-    state: State,
+    state: CheckStatus,
     text: String,
     next: Option<String>,
 }
 
 impl Check {
-    fn good(name: &'static str, text: impl Into<String>) -> Self {
-        Self { name, state: State::Good, text: text.into(), next: None }
+    fn ok(name: &'static str, text: impl Into<String>) -> Self {
+        Self { name, state: CheckStatus::Ok, text: text.into(), next: None }
     }
 
-    fn weak(name: &'static str, text: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { name, state: State::Weak, text: text.into(), next: Some(next.into()) }
+    fn degraded(name: &'static str, text: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { name, state: CheckStatus::Degraded, text: text.into(), next: Some(next.into()) }
     }
 
-    fn broken(name: &'static str, text: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { name, state: State::Broken, text: text.into(), next: Some(next.into()) }
+    fn failed(name: &'static str, text: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { name, state: CheckStatus::Failed, text: text.into(), next: Some(next.into()) }
     }
 
     fn json(&self) -> Value {
         let state = match self.state {
-            State::Good => "good",
-            State::Weak => "weak",
-            State::Broken => "broken",
+            CheckStatus::Ok => "good",
+            CheckStatus::Degraded => "weak",
+            CheckStatus::Failed => "broken",
         };
         json!({ "name": self.name, "state": state, "text": self.text, "next": self.next })
     }
 
-    fn show(&self) {
+    fn print(&self) {
         let mark = match self.state {
-            State::Good => ink(Ink::Green, "ok  "),
-            State::Weak => ink(Ink::Yellow, "weak"),
-            State::Broken => ink(Ink::Red, "BAD "),
+            CheckStatus::Ok => styled(TextStyle::Green, "ok  "),
+            CheckStatus::Degraded => styled(TextStyle::Yellow, "weak"),
+            CheckStatus::Failed => styled(TextStyle::Red, "BAD "),
         };
-        say!("{mark}  {:14} {}", self.name, harmless(&self.text));
+        say!("{mark}  {:14} {}", self.name, escape_for_terminal(&self.text));
         if let Some(next) = &self.next {
-            say!("{:21}{}", "", ink(Ink::Dim, &harmless(next)));
+            say!("{:21}{}", "", styled(TextStyle::Dim, &escape_for_terminal(next)));
         }
     }
 }
 
 /// The same as JSON, for whoever asks over HTTP.
 pub(crate) fn report(settings: &Settings) -> Value {
-    whole(&checks::all(settings))
+    checks_json(&checks::run_all(settings))
 }
 
-fn whole(checks: &[Check]) -> Value {
-    let broken = checks.iter().any(|check| check.state == State::Broken);
+fn checks_json(checks: &[Check]) -> Value {
+    let broken = checks.iter().any(|check| check.state == CheckStatus::Failed);
     let list: Vec<_> = checks.iter().map(Check::json).collect();
     json!({ "version": env!("CARGO_PKG_VERSION"), "works": !broken, "checks": list })
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
-        let settings = self.choice.settings_quietly(Vec::new())?;
-        let checks = checks::all(&settings);
-        let broken = checks.iter().any(|check| check.state == State::Broken);
+    pub(crate) fn run(self) -> CommandResult {
+        let settings = self.choice.load(Vec::new())?;
+        let checks = checks::run_all(&settings);
+        let broken = checks.iter().any(|check| check.state == CheckStatus::Failed);
         if self.json {
-            say!("{:#}", whole(&checks));
+            say!("{:#}", checks_json(&checks));
         } else {
-            checks.iter().for_each(Check::show);
+            checks.iter().for_each(Check::print);
         }
-        Ok(if broken { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+        Ok(if broken { ExitCode::from(EXIT_FAILURE) } else { ExitCode::SUCCESS })
     }
 }

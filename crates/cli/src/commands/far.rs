@@ -8,13 +8,13 @@ use std::{
     process::ExitCode,
 };
 
-use helve_hosts::{Allowed, host_exec, run_forced};
+use helve_hosts::{CommandAllowlist, check_forced_command, exec_forced_command};
 use tokio::fs::File;
 
 use crate::{
-    commands::Choice,
-    config::{read_limited, xdg},
-    fault::{Fault, Outcome},
+    commands::SettingsArgs,
+    config::{read_limited, xdg_dir},
+    fault::{CliError, CommandResult},
     remark, setup, shell,
 };
 
@@ -26,23 +26,24 @@ use crate::{
 #[command(after_help = "\
 Example, in ~/.ssh/authorized_keys:
   restrict,command=\"helve host-exec --allowed /etc/helve/host-commands\" ssh-ed25519 AAAA… agent")]
-pub(crate) struct Exec {
+pub(crate) struct HostExecArgs {
     /// The list; `~/.config/helve/host-commands` when left out.
     #[arg(long, value_name = "FILE")]
     allowed: Option<PathBuf>,
 }
 
-impl Exec {
+impl HostExecArgs {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
-        let usual = || xdg("XDG_CONFIG_HOME", ".config").map(|it| it.join("helve/host-commands"));
-        let file = self.allowed.or_else(usual).ok_or_else(|| Fault::usage("name the list with --allowed FILE"))?;
-        let told = |why: String| Fault::failed(format!("{}: {why}; every command is denied", file.display()));
+    pub(crate) fn run(self) -> CommandResult {
+        let usual = || xdg_dir("XDG_CONFIG_HOME", ".config").map(|it| it.join("helve/host-commands"));
+        let file = self.allowed.or_else(usual).ok_or_else(|| CliError::usage("name the list with --allowed FILE"))?;
+        let told = |why: String| CliError::failed(format!("{}: {why}; every command is denied", file.display()));
         let bytes = read_limited(&file).map_err(|error| told(error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| told("not UTF-8".to_owned()))?;
-        let allowed = Allowed::new(text.lines())?;
-        let argv = host_exec(env::var("SSH_ORIGINAL_COMMAND").ok().as_deref(), &allowed)?;
-        let code = run_forced(&argv).map_err(|error| Fault::failed(format!("{}: {error}", argv.join(" "))))?;
+        let allowed = CommandAllowlist::new(text.lines())?;
+        let argv = check_forced_command(env::var("SSH_ORIGINAL_COMMAND").ok().as_deref(), &allowed)?;
+        let code =
+            exec_forced_command(&argv).map_err(|error| CliError::failed(format!("{}: {error}", argv.join(" "))))?;
         Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
     }
 }
@@ -52,16 +53,16 @@ impl Exec {
 #[command(after_help = "\
 Example, which the other side runs by itself:
   ssh user@host helve host-serve")]
-pub(crate) struct Serve {
+pub(crate) struct HostServeArgs {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
 }
 
-impl Serve {
+impl HostServeArgs {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
-        let settings = self.choice.settings_quietly(Vec::new())?;
-        for text in &settings.remarks {
+    pub(crate) fn run(self) -> CommandResult {
+        let settings = self.choice.load(Vec::new())?;
+        for text in &settings.warnings {
             remark!("helve: {text}");
         }
         let host = shell::local_host(&settings)?;

@@ -11,24 +11,24 @@ use std::{
 };
 
 use helve_contract::async_trait;
-use helve_mcp::{HttpOptions, Options, Rooms, Server, is_loopback, serve_http};
+use helve_mcp::{HttpConfig, McpServerConfig, McpService, McpSessionFactory, is_loopback, serve_http};
 use helve_runtime::{OpenSession, session::sibling};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{net::TcpListener, runtime::Runtime};
 
 use crate::{
     config::Settings,
-    fault::{Fault, Outcome},
+    fault::{CliError, CommandResult},
     remark, setup, state,
-    workshop::Bench,
+    workshop::HelveRuntime,
 };
 
 /// The variable that holds a token which shall outlive a run.
-const TOKEN: &str = "HELVE_MCP_TOKEN";
+const TOKEN_ENV: &str = "HELVE_MCP_TOKEN";
 
 /// How a server over HTTP is reached, and by whom.
 #[derive(clap::Args)]
-pub(crate) struct Flags {
+pub(crate) struct HttpArgs {
     /// Serve over HTTP at this address instead, such as 127.0.0.1:8123; the path is /mcp.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) http: Option<String>,
@@ -46,10 +46,16 @@ pub(crate) struct Flags {
     max_body: u16,
 }
 
-impl Flags {
+impl HttpArgs {
     /// Serves until somebody wants us to end.
-    pub(crate) fn serve(&self, address: &str, bench: &Bench, rooms: House, runtime: Runtime) -> Outcome {
-        let wrong = |why: String| Fault::usage(format!("--http {address}: {why}"));
+    pub(crate) fn serve(
+        &self,
+        address: &str,
+        bench: &HelveRuntime,
+        rooms: EngineSessionFactory,
+        runtime: Runtime,
+    ) -> CommandResult {
+        let wrong = |why: String| CliError::usage(format!("--http {address}: {why}"));
         let at: SocketAddr = address
             .to_socket_addrs()
             .map_err(|error| wrong(error.to_string()))?
@@ -61,20 +67,21 @@ impl Flags {
         raise_descriptor_limit();
         let listener = runtime.block_on(TcpListener::bind(at)).map_err(|error| wrong(error.to_string()))?;
         let at = listener.local_addr()?;
-        let token = if self.no_auth { None } else { Some(Token::make(bench.settings(), at)?) };
-        remark!("helve: MCP at http://{}/mcp", near(at));
+        let token = if self.no_auth { None } else { Some(ServerToken::create(bench.settings(), at)?) };
+        remark!("helve: MCP at http://{}/mcp", local_address(at));
         if let Some(token) = &token {
-            token.tell();
+            token.print();
         }
-        let options = HttpOptions {
+        let options = HttpConfig {
             tokens: token.iter().map(|it| it.text.clone()).collect(),
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
-            body: usize::from(self.max_body) << 20,
-            connections: max_connections(),
-            ..HttpOptions::default()
+            max_body_bytes: usize::from(self.max_body) << 20,
+            max_connections: max_connections(),
+            ..HttpConfig::default()
         };
-        let served = runtime.block_on(serve_http(listener, Arc::new(rooms), options, setup::asked_to_stop()));
+        let served =
+            runtime.block_on(serve_http(listener, Arc::new(rooms), options, setup::wait_for_shutdown_signal()));
         // Work that hangs in the kernel is not waited for.
         runtime.shutdown_background();
         served?;
@@ -84,7 +91,7 @@ impl Flags {
 
 /// Where this machine itself finds a server. One that listens everywhere has no name of its own, and is found at the
 /// loopback.
-pub(super) fn near(at: SocketAddr) -> SocketAddr {
+pub(super) fn local_address(at: SocketAddr) -> SocketAddr {
     let own: IpAddr = match at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -108,21 +115,21 @@ pub(super) fn raise_descriptor_limit() {
 /// How many connections a server may have: half of the file descriptors at most, so that calls find the others.
 pub(super) fn max_connections() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(MAX_DESCRIPTORS);
-    usize::try_from(descriptors / 2).unwrap_or(usize::MAX).min(HttpOptions::default().connections)
+    usize::try_from(descriptors / 2).unwrap_or(usize::MAX).min(HttpConfig::default().max_connections)
 }
 
 /// What a client has to say to be let in.
-struct Token {
+struct ServerToken {
     text: String,
     /// The file that it is in while we run, where we made it.
     file: Option<PathBuf>,
 }
 
-impl Token {
-    fn make(settings: &Settings, at: SocketAddr) -> Result<Self, Fault> {
-        if let Some(text) = std::env::var(TOKEN).ok().filter(|it| !it.is_empty()) {
+impl ServerToken {
+    fn create(settings: &Settings, at: SocketAddr) -> Result<Self, CliError> {
+        if let Some(text) = std::env::var(TOKEN_ENV).ok().filter(|it| !it.is_empty()) {
             if text.len() < 16 || !text.chars().all(|it| it.is_ascii_graphic()) {
-                return Err(Fault::usage(format!("{TOKEN}: at least 16 letters and digits are needed")));
+                return Err(CliError::usage(format!("{TOKEN_ENV}: at least 16 letters and digits are needed")));
             }
             return Ok(Self { text, file: None });
         }
@@ -130,19 +137,19 @@ impl Token {
         let (folder, _) = state::open(settings)?;
         let name: String = at.to_string().chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).collect();
         let file = folder.join(format!("mcp-{name}.token"));
-        keep(&file, &text)?;
+        write_private_file(&file, &text)?;
         Ok(Self { text, file: Some(file) })
     }
 
-    fn tell(&self) {
+    fn print(&self) {
         match &self.file {
             Some(file) => remark!("helve: Authorization: Bearer {} (also in {})", self.text, file.display()),
-            None => remark!("helve: the token is the one in {TOKEN}"),
+            None => remark!("helve: the token is the one in {TOKEN_ENV}"),
         }
     }
 }
 
-impl Drop for Token {
+impl Drop for ServerToken {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
             _ = fs::remove_file(file);
@@ -151,7 +158,7 @@ impl Drop for Token {
 }
 
 /// Writes a file that its owner alone can read. A new file, whatever lay there.
-pub(super) fn keep(file: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write_private_file(file: &Path, text: &str) -> io::Result<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -161,28 +168,33 @@ pub(super) fn keep(file: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Opens a session for each MCP client: all have one engine and one workspace.
-pub(crate) struct House {
-    bench: Arc<Bench>,
-    pub(crate) first: OpenSession,
-    options: Options,
+pub(crate) struct EngineSessionFactory {
+    bench: Arc<HelveRuntime>,
+    pub(crate) template: OpenSession,
+    options: McpServerConfig,
     fixtures: bool,
 }
 
 #[async_trait]
-impl Rooms for House {
-    async fn open(&self) -> io::Result<Arc<Server>> {
-        let session = sibling(&self.bench, &self.first).map_err(|fault| io::Error::other(fault.to_string()))?;
-        let server = Server::new(self.first.engine.clone(), session, self.options.clone());
+impl McpSessionFactory for EngineSessionFactory {
+    async fn open(&self) -> io::Result<Arc<McpService>> {
+        let session = sibling(&self.bench, &self.template).map_err(|fault| io::Error::other(fault.to_string()))?;
+        let server = McpService::new(self.template.engine.clone(), session, self.options.clone());
         Ok(Arc::new(if self.fixtures { server.with_fixtures() } else { server }))
     }
 
-    async fn close(&self, server: Arc<Server>) {
-        setup::end_tasks(server.session().clone()).await;
+    async fn close(&self, server: Arc<McpService>) {
+        setup::stop_tasks(server.session().clone()).await;
         self.bench.end_agents(server.session()).await;
     }
 }
 
 /// Sessions for clients, beside the one that is open.
-pub(crate) fn house(bench: &Arc<Bench>, first: OpenSession, options: Options, fixtures: bool) -> House {
-    House { bench: bench.clone(), first, options, fixtures }
+pub(crate) fn engine_session_factory(
+    bench: &Arc<HelveRuntime>,
+    first: OpenSession,
+    options: McpServerConfig,
+    fixtures: bool,
+) -> EngineSessionFactory {
+    EngineSessionFactory { bench: bench.clone(), template: first, options, fixtures }
 }

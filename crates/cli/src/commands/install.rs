@@ -12,15 +12,15 @@ use std::{
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
-    config::xdg,
-    fault::{Fault, Outcome},
+    config::xdg_dir,
+    fault::{CliError, CommandResult},
     remark, say, state,
 };
 
 /// What the entry is called.
-const NAME: &str = "helve";
+const ENTRY_NAME: &str = "helve";
 /// Lines around a change that are shown.
-const AROUND: usize = 3;
+const DIFF_CONTEXT: usize = 3;
 
 /// Add Helve to the settings of an agent or editor.
 ///
@@ -34,7 +34,7 @@ Examples:
 pub(crate) struct Args {
     /// The program.
     #[arg(value_enum)]
-    client: Client,
+    client: McpClientApp,
     /// Which dialect's tools it gets.
     #[arg(long, value_name = "D", value_parser = ["solo", "forge", "preset", "oxydra", "claude"])]
     dialect: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Args {
 
 /// A program that can start MCP servers.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Client {
+enum McpClientApp {
     ClaudeCode,
     Codex,
     Opencode,
@@ -66,11 +66,11 @@ enum Client {
     Zed,
 }
 
-impl Client {
+impl McpClientApp {
     /// The file that holds its servers.
-    fn file(self, in_project: bool) -> Result<PathBuf, Fault> {
-        let home = || std::env::home_dir().ok_or_else(|| Fault::failed("HOME is not set"));
-        let config = || xdg("XDG_CONFIG_HOME", ".config").ok_or_else(|| Fault::failed("HOME is not set"));
+    fn file(self, in_project: bool) -> Result<PathBuf, CliError> {
+        let home = || std::env::home_dir().ok_or_else(|| CliError::failed("HOME is not set"));
+        let config = || xdg_dir("XDG_CONFIG_HOME", ".config").ok_or_else(|| CliError::failed("HOME is not set"));
         let here = std::env::current_dir()?;
         Ok(match (self, in_project) {
             (Self::ClaudeCode, true) => here.join(".mcp.json"),
@@ -114,14 +114,14 @@ impl Client {
     }
 
     /// What it puts in for the folder that is open, where it does not start servers there.
-    fn folder(self) -> Option<&'static str> {
+    fn workspace_variable(self) -> Option<&'static str> {
         matches!(self, Self::Cursor | Self::Vscode).then_some("${workspaceFolder}")
     }
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         let file = self.client.file(self.project)?;
         let entry = self.entry()?;
         if self.print {
@@ -132,27 +132,27 @@ impl Args {
         // A settings file may be a link into a collection of them; what it leads to is changed.
         let file = file.canonicalize().unwrap_or(file);
         // Whoever need not wait for an answer holds it from the first look on, so that two at once follow each other.
-        let early = self.yes.then(|| alone(&file)).transpose()?;
+        let early = self.yes.then(|| lock_dir(&file)).transpose()?;
         let old = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(Fault::failed(format!("{}: {error}", file.display()))),
+            Err(error) => return Err(CliError::failed(format!("{}: {error}", file.display()))),
         };
         let before = old.as_deref().unwrap_or_default();
-        let after = edited(self.client, before, &entry).map_err(|why| {
+        let after = insert_entry(self.client, before, &entry).map_err(|why| {
             let shown = snippet(self.client, &entry);
-            Fault::failed(format!("{}: {why}. Nothing was written. Add this by hand:\n{shown}", file.display()))
+            CliError::failed(format!("{}: {why}. Nothing was written. Add this by hand:\n{shown}", file.display()))
         })?;
         if after == before {
             say!("{} has this entry already", file.display());
             return Ok(ExitCode::SUCCESS);
         }
         say!("{}", diff(&file, before, &after));
-        if !self.yes && !is_wanted()? {
-            return Err(Fault::failed("nothing was written"));
+        if !self.yes && !confirm()? {
+            return Err(CliError::failed("nothing was written"));
         }
-        let _alone = early.map_or_else(|| alone(&file), Ok)?;
-        let backup = old.as_ref().map(|text| keep(&file, text)).transpose()?;
+        let _alone = early.map_or_else(|| lock_dir(&file), Ok)?;
+        let backup = old.as_ref().map(|text| back_up(&file, text)).transpose()?;
         write(&file, old.as_deref(), &after)?;
         say!("wrote {}", file.display());
         if let Some(backup) = backup {
@@ -161,15 +161,15 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn entry(&self) -> Result<Value, Fault> {
+    fn entry(&self) -> Result<Value, CliError> {
         let program = std::env::current_exe()?;
-        let program = program.to_str().ok_or_else(|| Fault::failed("the path of this program is not UTF-8"))?;
+        let program = program.to_str().ok_or_else(|| CliError::failed("the path of this program is not UTF-8"))?;
         let workspace = match &self.workspace {
             Some(path) => {
-                let whole = path.canonicalize().map_err(|it| Fault::usage(format!("{}: {it}", path.display())))?;
-                Some(whole.to_str().ok_or_else(|| Fault::usage("--workspace must be UTF-8"))?.to_owned())
+                let whole = path.canonicalize().map_err(|it| CliError::usage(format!("{}: {it}", path.display())))?;
+                Some(whole.to_str().ok_or_else(|| CliError::usage("--workspace must be UTF-8"))?.to_owned())
             }
-            None => self.client.folder().map(str::to_owned),
+            None => self.client.workspace_variable().map(str::to_owned),
         };
         let flags = [("--dialect", &self.dialect), ("--role", &self.role), ("--workspace", &workspace)];
         let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?])).flatten();
@@ -179,26 +179,30 @@ impl Args {
 }
 
 /// The entry as it would stand alone in the file.
-fn snippet(client: Client, entry: &Value) -> String {
+fn snippet(client: McpClientApp, entry: &Value) -> String {
     match client {
-        Client::Codex => table(entry),
-        _ => pretty(&json!({ client.key(): { NAME: entry } }), 0),
+        McpClientApp::Codex => toml_table(entry),
+        _ => pretty_json(&json!({ client.key(): { ENTRY_NAME: entry } }), 0),
     }
 }
 
-fn pretty(value: &Value, depth: usize) -> String {
+fn pretty_json(value: &Value, depth: usize) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.replace('\n', &format!("\n{}", "  ".repeat(depth)))
 }
 
 /// The file with the entry in it, and all else as it was.
-fn edited(client: Client, text: &str, entry: &Value) -> Result<String, String> {
-    if client == Client::Codex { edited_toml(text, entry) } else { edited_json(client.key(), text, entry) }
+fn insert_entry(client: McpClientApp, text: &str, entry: &Value) -> Result<String, String> {
+    if client == McpClientApp::Codex {
+        insert_entry_toml(text, entry)
+    } else {
+        insert_entry_json(client.key(), text, entry)
+    }
 }
 
-fn edited_json(key: &str, text: &str, entry: &Value) -> Result<String, String> {
+fn insert_entry_json(key: &str, text: &str, entry: &Value) -> Result<String, String> {
     if text.trim().is_empty() {
-        return Ok(pretty(&json!({ key: { NAME: entry } }), 0) + "\n");
+        return Ok(pretty_json(&json!({ key: { ENTRY_NAME: entry } }), 0) + "\n");
     }
     let plain = |error: serde_json::Error| {
         if text.contains("//") || text.contains("/*") {
@@ -211,21 +215,27 @@ fn edited_json(key: &str, text: &str, entry: &Value) -> Result<String, String> {
     let Value::Object(mut wanted) = whole else { return Err("it is not a JSON object".into()) };
     let servers = wanted.entry(key).or_insert_with(|| Map::new().into());
     let Value::Object(servers) = servers else { return Err(format!("`{key}` is not an object")) };
-    if servers.insert(NAME.into(), entry.clone()).as_ref() == Some(entry) {
+    if servers.insert(ENTRY_NAME.into(), entry.clone()).as_ref() == Some(entry) {
         return Ok(text.to_owned());
     }
 
     let top: HashMap<String, &RawValue> = serde_json::from_str(text).map_err(plain)?;
     let after = match top.get(key) {
-        None => inserted(text, text.trim_end().len(), key, &json!({ NAME: entry }), 1),
+        None => insert_field(text, text.trim_end().len(), key, &json!({ ENTRY_NAME: entry }), 1),
         Some(servers) => {
             let inside: HashMap<String, &RawValue> = serde_json::from_str(servers.get()).map_err(plain)?;
-            match inside.get(NAME) {
+            match inside.get(ENTRY_NAME) {
                 Some(old) => {
-                    let at = offset(text, old.get());
-                    format!("{}{}{}", &text[..at], pretty(entry, 2), &text[at + old.get().len()..])
+                    let at = substring_offset(text, old.get());
+                    format!("{}{}{}", &text[..at], pretty_json(entry, 2), &text[at + old.get().len()..])
                 }
-                None => inserted(text, offset(text, servers.get()) + servers.get().len(), NAME, entry, 2),
+                None => insert_field(
+                    text,
+                    substring_offset(text, servers.get()) + servers.get().len(),
+                    ENTRY_NAME,
+                    entry,
+                    2,
+                ),
             }
         }
     };
@@ -237,29 +247,29 @@ fn edited_json(key: &str, text: &str, entry: &Value) -> Result<String, String> {
 }
 
 /// Where a part of a text begins.
-fn offset(whole: &str, part: &str) -> usize {
+fn substring_offset(whole: &str, part: &str) -> usize {
     part.as_ptr().addr() - whole.as_ptr().addr()
 }
 
 /// The text with one field more in the object that ends there.
-fn inserted(text: &str, end: usize, key: &str, value: &Value, depth: usize) -> String {
+fn insert_field(text: &str, end: usize, key: &str, value: &Value, depth: usize) -> String {
     let (inside, rest) = (text[..end - 1].trim_end(), &text[end - 1..]);
     let comma = if inside.ends_with('{') { "" } else { "," };
     let (blanks, outer) = ("  ".repeat(depth), "  ".repeat(depth - 1));
-    format!("{inside}{comma}\n{blanks}\"{key}\": {}\n{outer}{rest}", pretty(value, depth))
+    format!("{inside}{comma}\n{blanks}\"{key}\": {}\n{outer}{rest}", pretty_json(value, depth))
 }
 
-fn table(entry: &Value) -> String {
-    format!("[mcp_servers.{NAME}]\n{}", toml::to_string(entry).unwrap_or_default())
+fn toml_table(entry: &Value) -> String {
+    format!("[mcp_servers.{ENTRY_NAME}]\n{}", toml::to_string(entry).unwrap_or_default())
 }
 
-fn edited_toml(text: &str, entry: &Value) -> Result<String, String> {
+fn insert_entry_toml(text: &str, entry: &Value) -> Result<String, String> {
     let read =
         |text: &str| toml::from_str::<Value>(text).map_err(|error| format!("it is not TOML ({})", error.message()));
     let Value::Object(mut wanted) = read(text)? else { return Err("it is not a table".into()) };
     let servers = wanted.entry("mcp_servers").or_insert_with(|| Map::new().into());
     let Value::Object(servers) = servers else { return Err("`mcp_servers` is not a table".into()) };
-    let old = servers.insert(NAME.into(), entry.clone());
+    let old = servers.insert(ENTRY_NAME.into(), entry.clone());
     if old.as_ref() == Some(entry) {
         return Ok(text.to_owned());
     }
@@ -272,17 +282,17 @@ fn edited_toml(text: &str, entry: &Value) -> Result<String, String> {
             } else {
                 "\n\n"
             };
-            format!("{text}{gap}{}", table(entry))
+            format!("{text}{gap}{}", toml_table(entry))
         }
         Some(_) => {
-            let header = format!("[mcp_servers.{NAME}]");
+            let header = format!("[mcp_servers.{ENTRY_NAME}]");
             let is_header = |line: &&str| line.trim() == header;
             let lines: Vec<_> = text.split_inclusive('\n').collect();
             let start = lines.iter().position(is_header).ok_or("the entry is there in another form")?;
             let length = lines[start + 1..].iter().position(|it| it.trim_start().starts_with('['));
             let end = length.map_or(lines.len(), |it| start + 1 + it);
             let gap = if end < lines.len() { "\n" } else { "" };
-            format!("{}{}{gap}{}", lines[..start].concat(), table(entry), lines[end..].concat())
+            format!("{}{}{gap}{}", lines[..start].concat(), toml_table(entry), lines[end..].concat())
         }
     };
     match read(&after) {
@@ -301,15 +311,15 @@ fn diff(file: &Path, before: &str, after: &str) -> String {
         "--- {}\n+++ with Helve, from line {}{}{}{}{}",
         file.display(),
         head + 1,
-        shown(" ", &old[head.saturating_sub(AROUND)..head]),
+        shown(" ", &old[head.saturating_sub(DIFF_CONTEXT)..head]),
         shown("-", &old[head..old.len() - same]),
         shown("+", &new[head..new.len() - same]),
-        shown(" ", &old[old.len() - same..][..same.min(AROUND)]),
+        shown(" ", &old[old.len() - same..][..same.min(DIFF_CONTEXT)]),
     )
 }
 
 /// The user's yes.
-fn is_wanted() -> io::Result<bool> {
+fn confirm() -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         remark!("helve: nobody is here to ask; use --yes to write without asking");
         return Ok(false);
@@ -321,7 +331,7 @@ fn is_wanted() -> io::Result<bool> {
 }
 
 /// Keeps the old file under a name that is free.
-fn keep(file: &Path, text: &str) -> Result<PathBuf, Fault> {
+fn back_up(file: &Path, text: &str) -> Result<PathBuf, CliError> {
     let mode = file.metadata()?.mode() & 0o777;
     for number in 1..1000 {
         let mut name = file.as_os_str().to_owned();
@@ -333,15 +343,15 @@ fn keep(file: &Path, text: &str) -> Result<PathBuf, Fault> {
                 return Ok(name.into());
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Fault::failed(format!("{}: {error}", Path::new(&name).display()))),
+            Err(error) => return Err(CliError::failed(format!("{}: {error}", Path::new(&name).display()))),
         }
     }
-    Err(Fault::failed(format!("{} has too many old copies; remove some", file.display())))
+    Err(CliError::failed(format!("{} has too many old copies; remove some", file.display())))
 }
 
 /// The right to change files in this folder, among all of Helve, until dropped. A disk that knows no locks gives it to all.
-fn alone(file: &Path) -> Result<fs::File, Fault> {
-    let folder = file.parent().ok_or_else(|| Fault::failed("the file has no folder"))?;
+fn lock_dir(file: &Path) -> Result<fs::File, CliError> {
+    let folder = file.parent().ok_or_else(|| CliError::failed("the file has no folder"))?;
     fs::create_dir_all(folder)?;
     let held = fs::File::open(folder)?;
     _ = held.lock();
@@ -349,8 +359,8 @@ fn alone(file: &Path) -> Result<fs::File, Fault> {
 }
 
 /// Puts the new text in place of the old one, at once and whole.
-pub(super) fn write(file: &Path, old: Option<&str>, new: &str) -> Result<(), Fault> {
-    let folder = file.parent().ok_or_else(|| Fault::failed("the file has no folder"))?;
+pub(super) fn write(file: &Path, old: Option<&str>, new: &str) -> Result<(), CliError> {
+    let folder = file.parent().ok_or_else(|| CliError::failed("the file has no folder"))?;
     let beside = folder.join(format!(".helve-{}", state::random_id()?));
     let written = (|| -> io::Result<()> {
         let mode = file.metadata().map_or(0o600, |it| it.mode() & 0o777);
@@ -367,7 +377,7 @@ pub(super) fn write(file: &Path, old: Option<&str>, new: &str) -> Result<(), Fau
     })();
     written.map_err(|error| {
         _ = fs::remove_file(&beside);
-        Fault::failed(format!("{}: {error}", file.display()))
+        CliError::failed(format!("{}: {error}", file.display()))
     })
 }
 
@@ -376,15 +386,23 @@ mod tests {
     use super::*;
 
     fn entry() -> Value {
-        Client::Cursor.entry("/bin/helve", &["mcp".into()])
+        McpClientApp::Cursor.entry("/bin/helve", &["mcp".into()])
     }
 
     #[test]
     fn writes_what_each_client_reads() {
         let args = ["mcp".to_owned(), "--dialect".to_owned(), "solo".to_owned()];
-        let of = |client: Client| snippet(client, &client.entry("/bin/helve", &args)).replace(['\n', ' '], "");
+        let of = |client: McpClientApp| snippet(client, &client.entry("/bin/helve", &args)).replace(['\n', ' '], "");
         assert_eq!(
-            [Client::ClaudeCode, Client::Cursor, Client::Vscode, Client::Zed, Client::Opencode, Client::Codex].map(of),
+            [
+                McpClientApp::ClaudeCode,
+                McpClientApp::Cursor,
+                McpClientApp::Vscode,
+                McpClientApp::Zed,
+                McpClientApp::Opencode,
+                McpClientApp::Codex
+            ]
+            .map(of),
             [
                 r#"{"mcpServers":{"helve":{"type":"stdio","command":"/bin/helve","args":["mcp","--dialect","solo"]}}}"#,
                 r#"{"mcpServers":{"helve":{"command":"/bin/helve","args":["mcp","--dialect","solo"]}}}"#,
@@ -398,34 +416,34 @@ mod tests {
 
     #[test]
     fn leaves_the_rest_of_the_file_as_it_is() {
-        let new = edited_json("mcpServers", "", &entry()).unwrap();
-        assert_eq!(edited_json("mcpServers", &new, &entry()).unwrap(), new);
+        let new = insert_entry_json("mcpServers", "", &entry()).unwrap();
+        assert_eq!(insert_entry_json("mcpServers", &new, &entry()).unwrap(), new);
 
         let odd = "{ \"n\": 1.50,\n\t\"mcpServers\": {\"a\": {\"command\":\"x\"}} , \"z\":[ ]}\n";
-        let after = edited_json("mcpServers", odd, &entry()).unwrap();
+        let after = insert_entry_json("mcpServers", odd, &entry()).unwrap();
         assert_eq!(
             after,
             "{ \"n\": 1.50,\n\t\"mcpServers\": {\"a\": {\"command\":\"x\"},\n    \"helve\": {\n      \"command\": \"/bin/helve\",\n      \
              \"args\": [\n        \"mcp\"\n      ]\n    }\n  } , \"z\":[ ]}\n"
         );
-        let other = Client::Cursor.entry("/opt/helve", &[]);
-        let again = edited_json("mcpServers", &after, &other).unwrap();
+        let other = McpClientApp::Cursor.entry("/opt/helve", &[]);
+        let again = insert_entry_json("mcpServers", &after, &other).unwrap();
         assert!(again.starts_with("{ \"n\": 1.50,\n\t\"mcpServers\": {\"a\"") && again.contains("/opt/helve"));
         assert!(!again.contains("/bin/helve"));
 
-        let without = edited_json("servers", "{}", &entry()).unwrap();
+        let without = insert_entry_json("servers", "{}", &entry()).unwrap();
         assert!(without.starts_with("{\n  \"servers\": {\n    \"helve\""), "{without}");
     }
 
     #[test]
     fn touches_no_file_that_it_does_not_understand() {
-        let why = |text| edited_json("mcpServers", text, &entry()).unwrap_err();
+        let why = |text| insert_entry_json("mcpServers", text, &entry()).unwrap_err();
         assert_eq!(why("{\n // mine\n}"), "it has comments, which would be lost");
         assert!(why("{ \"a\": 1, }").starts_with("it is not plain JSON"));
         assert_eq!(why("[]"), "it is not a JSON object");
         assert_eq!(why(r#"{"mcpServers":[]}"#), "`mcpServers` is not an object");
         assert_eq!(
-            edited_toml("mcp_servers = { helve = { command = \"x\" } }\n", &entry()).unwrap_err(),
+            insert_entry_toml("mcp_servers = { helve = { command = \"x\" } }\n", &entry()).unwrap_err(),
             "the entry is there in another form"
         );
     }
@@ -433,13 +451,13 @@ mod tests {
     #[test]
     fn keeps_the_comments_of_toml() {
         let old = "# mine\nmodel = \"m\" # this one\n\n[mcp_servers.helve]\ncommand = \"old\"\n\n[x]\ny = 1\n";
-        let new = edited_toml(old, &entry()).unwrap();
+        let new = insert_entry_toml(old, &entry()).unwrap();
         assert_eq!(
             new,
             "# mine\nmodel = \"m\" # this one\n\n[mcp_servers.helve]\ncommand = \"/bin/helve\"\nargs = [\"mcp\"]\n\n[x]\ny = 1\n"
         );
-        assert_eq!(edited_toml(&new, &entry()).unwrap(), new);
-        assert!(edited_toml("a = 1", &entry()).unwrap().starts_with("a = 1\n\n[mcp_servers.helve]\n"));
+        assert_eq!(insert_entry_toml(&new, &entry()).unwrap(), new);
+        assert!(insert_entry_toml("a = 1", &entry()).unwrap().starts_with("a = 1\n\n[mcp_servers.helve]\n"));
     }
 
     #[test]
@@ -452,10 +470,10 @@ mod tests {
     fn writes_whole_files_and_keeps_the_old_ones() {
         let folder = tempfile::tempdir().unwrap().keep();
         let file = folder.join("deep/mcp.json");
-        let _alone = alone(&file).unwrap();
+        let _alone = lock_dir(&file).unwrap();
         write(&file, None, "one").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        let backups = [keep(&file, "one").unwrap(), keep(&file, "one").unwrap()];
+        let backups = [back_up(&file, "one").unwrap(), back_up(&file, "one").unwrap()];
         assert!(backups[0].ends_with("mcp.json.before-helve-1") && backups[1].ends_with("mcp.json.before-helve-2"));
         assert!(write(&file, Some("other"), "two").is_err());
         write(&file, Some("one"), "two").unwrap();

@@ -6,12 +6,12 @@ use helve_contract::ports::{Job, JobFilter, JobId, JobState, Jobs};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
-use super::{Choice, serve};
+use super::{SettingsArgs, serve};
 use crate::{
-    fault::{Fault, Outcome},
-    print::{Ink, harmless, ink},
+    fault::{CliError, CommandResult},
+    print::{TextStyle, escape_for_terminal, styled},
     remark, say, setup, state,
-    terminal::short,
+    terminal::one_line,
 };
 
 /// Characters of a payload that are shown.
@@ -39,7 +39,7 @@ enum Command {
     #[command(after_help = "Example:\n  helve jobs list --state dead")]
     List {
         #[command(flatten)]
-        choice: Choice,
+        choice: SettingsArgs,
         /// Those in this state only.
         #[arg(long, value_name = "STATE", value_parser = JobState::ALL.map(JobState::name))]
         state: Option<String>,
@@ -70,14 +70,14 @@ enum Command {
 #[derive(clap::Args)]
 struct One {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// The job's id.
     id: String,
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self.command {
             Command::List { choice, state, most, json } => {
                 let state = state.map(|it| it.parse()).transpose()?;
@@ -94,7 +94,7 @@ impl Args {
             Command::Cancel(one) => {
                 let job = one.with(async |jobs, job| {
                     if job.state.is_ended() {
-                        return Err(Fault::failed(format!("job {} has ended: it is {}", job.id, job.state)));
+                        return Err(CliError::failed(format!("job {} has ended: it is {}", job.id, job.state)));
                     }
                     Ok(jobs.cancel(&job.id).await?.unwrap_or(job))
                 })?;
@@ -111,10 +111,14 @@ impl Args {
 
 impl One {
     /// Does something with the job.
-    fn with<T>(self, work: impl AsyncFnOnce(&dyn Jobs, Job) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn with<T>(self, work: impl AsyncFnOnce(&dyn Jobs, Job) -> Result<T, CliError>) -> Result<T, CliError> {
         with_jobs(&self.choice, async |jobs, users| {
-            let missing =
-                || Fault::failed(format!("there is no job {}; `helve jobs list` lists them", harmless(&self.id)));
+            let missing = || {
+                CliError::failed(format!(
+                    "there is no job {}; `helve jobs list` lists them",
+                    escape_for_terminal(&self.id)
+                ))
+            };
             let id: JobId = self.id.parse().map_err(|_| missing())?;
             let job = jobs.job(&id).await?.filter(|it| users.contains(&it.user)).ok_or_else(missing)?;
             work(jobs, job).await
@@ -124,12 +128,12 @@ impl One {
 
 /// Does something with the jobs of the users that these settings name.
 fn with_jobs<T>(
-    choice: &Choice,
-    work: impl AsyncFnOnce(&dyn Jobs, Vec<String>) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let settings = choice.settings()?;
+    choice: &SettingsArgs,
+    work: impl AsyncFnOnce(&dyn Jobs, Vec<String>) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    let settings = choice.load_and_warn()?;
     let (state, _) = state::open(&settings)?;
-    let store = setup::sqlite(&settings, &state);
+    let store = setup::open_sqlite(&settings, &state);
     setup::runtime()?.block_on(work(&store, serve::job_users(&settings)))
 }
 
@@ -147,7 +151,7 @@ pub(crate) fn shown(job: &Job) -> Value {
 }
 
 fn place(job: &Job) -> String {
-    harmless(job.workspace.as_deref().unwrap_or("any workspace")).to_string()
+    escape_for_terminal(job.workspace.as_deref().unwrap_or("any workspace")).to_string()
 }
 
 fn list(jobs: &[Job], total: u64, as_json: bool) {
@@ -157,7 +161,10 @@ fn list(jobs: &[Job], total: u64, as_json: bool) {
     }
     say!(
         "{}",
-        ink(Ink::Bold, "ID                                    KIND        STATE      TRIES  ADDED             ERROR")
+        styled(
+            TextStyle::Bold,
+            "ID                                    KIND        STATE      TRIES  ADDED             ERROR"
+        )
     );
     for job in jobs {
         say!(
@@ -167,7 +174,7 @@ fn list(jobs: &[Job], total: u64, as_json: bool) {
             job.state.name(),
             format!("{}/{}", job.attempt, job.max_attempts),
             local(job.created),
-            short(job.error.as_deref().unwrap_or_default(), 80)
+            one_line(job.error.as_deref().unwrap_or_default(), 80)
         );
     }
     let more = total.saturating_sub(jobs.len() as u64);
@@ -183,14 +190,14 @@ fn show(job: &Job, as_json: bool) {
         say!("{}", shown(job));
         return;
     }
-    say!("{}", ink(Ink::Bold, &format!("{} ({})", job.id, job.kind)));
+    say!("{}", styled(TextStyle::Bold, &format!("{} ({})", job.id, job.kind)));
     let cancel = if job.is_cancel_requested { ", cancel requested" } else { "" };
     say!("  state: {}{cancel}, attempt {} of {}", job.state, job.attempt, job.max_attempts);
-    say!("  user: {}", harmless(&job.user));
+    say!("  user: {}", escape_for_terminal(&job.user));
     let optional = [("session", &job.session), ("workspace", &job.workspace), ("key", &job.key), ("error", &job.error)];
     for (name, value) in optional {
         if let Some(value) = value {
-            say!("  {name}: {}", harmless(value));
+            say!("  {name}: {}", escape_for_terminal(value));
         }
     }
     let times =
@@ -204,7 +211,7 @@ fn show(job: &Job, as_json: bool) {
         let payload = job.payload.to_string();
         let head: String = payload.chars().take(MAX_PAYLOAD).collect();
         let more = if head.len() < payload.len() { " … (--json prints all of it)" } else { "" };
-        say!("  payload: {}{more}", harmless(&head));
+        say!("  payload: {}{more}", escape_for_terminal(&head));
     }
 }
 

@@ -6,7 +6,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 use crate::{
-    fault::{Fault, Outcome},
+    fault::{CliError, CommandResult},
     print, say,
 };
 
@@ -27,7 +27,7 @@ impl Completions {
     pub(crate) fn run(self, mut helve: Command) {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut helve, "helve", &mut text);
-        print::bytes(&text);
+        print::write_stdout(&text);
     }
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct Man {
 
 impl Man {
     /// Runs the command.
-    pub(crate) fn run(self, helve: Command) -> Outcome {
-        let told = |error: std::io::Error| Fault::failed(format!("{}: {error}", self.folder.display()));
+    pub(crate) fn run(self, helve: Command) -> CommandResult {
+        let told = |error: std::io::Error| CliError::failed(format!("{}: {error}", self.folder.display()));
         fs::create_dir_all(&self.folder).map_err(told)?;
         clap_mangen::generate_to(helve.disable_help_subcommand(true), &self.folder).map_err(told)?;
         say!("the manual is in {}; begin with: man helve", self.folder.display());

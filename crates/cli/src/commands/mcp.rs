@@ -2,22 +2,22 @@
 
 use std::{path::Path, process::ExitCode, sync::Arc, thread};
 
-use helve_agent::{Need, prompt};
+use helve_agent::{SessionSpec, prompt};
 use helve_contract::{
-    Effects, Reading,
-    ports::{Nobody, User},
+    Effects, PathStyle,
+    ports::{NoUser, User},
 };
 use helve_engine::{Engine, Mode, ModeSwitch};
-use helve_mcp::{ElicitApprover, ElicitUser, Options, Server, serve_stdio};
+use helve_mcp::{ElicitApprover, ElicitUser, McpServerConfig, McpService, serve_stdio};
 use helve_runtime::{Caller, OpenSession};
 
-use super::{Choice, http, install};
+use super::{SettingsArgs, http, install};
 use crate::{
-    config::{Flag, Settings},
-    fault::{Fault, Outcome},
+    config::{CliOverride, Settings},
+    fault::{CliError, CommandResult},
     knobs::SettingsUser,
     remark, setup,
-    workshop::{Bench, Reach, Somebody},
+    workshop::{HelveRuntime, Reach, UserInterface},
 };
 
 /// Serve the tools over MCP, on standard input and output or over HTTP.
@@ -36,52 +36,52 @@ Examples:
 )]
 pub(crate) struct Args {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// Only these tools; `*` stands for any letters.
     #[arg(long, value_name = "A,B,C*")]
     tools: Option<String>,
     #[command(flatten)]
-    http: http::Flags,
+    http: http::HttpArgs,
     /// Offer what the protocol's conformance suite asks for.
     #[arg(long, hide = true)]
     fixtures: bool,
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<McpCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum McpCommand {
     Install(install::Args),
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
-        if let Some(Command::Install(args)) = self.command {
+    pub(crate) fn run(self) -> CommandResult {
+        if let Some(McpCommand::Install(args)) = self.command {
             return args.run();
         }
-        let only = self.tools.map(|text| Flag { key: "tools.only".to_owned(), text, shown: "--tools" });
-        let settings = self.choice.settings_quietly(only.into_iter().collect())?;
-        for text in &settings.remarks {
+        let only = self.tools.map(|text| CliOverride { key: "tools.only".to_owned(), text, flag: "--tools" });
+        let settings = self.choice.load(only.into_iter().collect())?;
+        for text in &settings.warnings {
             remark!("helve: {text}");
         }
-        let dialect = super::dialect(&settings)?;
+        let dialect = super::configured_dialect(&settings)?;
         let approver = Arc::new(ElicitApprover::new().timeout(settings.config.approval.patience_secs.duration()));
         let runtime = setup::runtime()?;
-        let bench = Bench::new(settings, &dialect, &runtime)?;
+        let bench = HelveRuntime::new(settings, &dialect, &runtime)?;
         let opened = client_session(&bench, &approver, None)?;
         let settings = bench.settings();
-        let options = Options {
+        let options = McpServerConfig {
             instructions: Some(instructions(&opened)),
-            without_resources: !may_read(settings, &opened.engine),
+            without_resources: !resources_allowed(settings, &opened.engine),
             elicit: Some(approver),
             // Where it cannot be done, nothing is lost but memory.
         };
         if let Some(address) = &self.http.http {
-            let house = http::house(&bench, opened, options, self.fixtures);
+            let house = http::engine_session_factory(&bench, opened, options, self.fixtures);
             return self.http.serve(address, &bench, house, runtime);
         }
-        let server = Server::new(opened.engine.clone(), opened.session.clone(), options);
+        let server = McpService::new(opened.engine.clone(), opened.session.clone(), options);
         let server = Arc::new(if self.fixtures { server.with_fixtures() } else { server });
 
         // The server reads on this thread; calls that have to wait are driven on another.
@@ -92,10 +92,10 @@ impl Args {
             let asked = runtime.block_on(async {
                 let asked = tokio::select! {
                     _ = stopped => false,
-                    () = setup::asked_to_stop() => true,
+                    () = setup::wait_for_shutdown_signal() => true,
                 };
-                setup::end_tasks(session).await;
-                setup::end_servers(servers.as_ref()).await;
+                setup::stop_tasks(session).await;
+                setup::shutdown_servers(servers.as_ref()).await;
                 asked
             });
             if asked {
@@ -116,27 +116,27 @@ impl Args {
 
 /// A session for an MCP client. The client's user is asked by elicitation; where the client cannot do that, `fallback` is.
 pub(super) fn client_session(
-    bench: &Arc<Bench>,
+    bench: &Arc<HelveRuntime>,
     approver: &Arc<ElicitApprover>,
     fallback: Option<Arc<dyn User>>,
-) -> Result<OpenSession, Fault> {
-    let need = Need { dialect: Some(bench.settings().dialect().to_owned()), ..Need::default() };
+) -> Result<OpenSession, CliError> {
+    let need = SessionSpec { dialect: Some(bench.settings().dialect().to_owned()), ..SessionSpec::default() };
     // The client asks its user itself. Deny rules, path rules and the sandbox hold in every mode.
     let mode = ModeSwitch::new(setup::mode(bench.settings()).unwrap_or(Mode::Open));
     let user = ElicitUser::new(approver.clone(), mode.clone());
-    let settings = || Arc::new(SettingsUser::new(Arc::new(Nobody), bench.knobs().clone()));
-    let user = user.or(fallback.unwrap_or_else(|| settings()));
-    let client = Somebody { user: Arc::new(user), approver: Some(approver.clone()), reach: Reach::Everywhere };
+    let settings = || Arc::new(SettingsUser::new(Arc::new(NoUser), bench.knobs().clone()));
+    let user = user.with_fallback(fallback.unwrap_or_else(|| settings()));
+    let client = UserInterface { user: Arc::new(user), approver: Some(approver.clone()), scope: Reach::AllSessions };
     bench.session(need).caller(Caller::Client(client, mode)).build()
 }
 
 /// What a model should know before its first call.
 pub(super) fn instructions(opened: &OpenSession) -> String {
     let top = opened.session.workspace.roots().first().map_or(Path::new("/"), |root| &root.dir).display();
-    let mut text = match opened.engine.dialect().reading {
-        Reading::Absolute => format!("The workspace is {top}. Paths are absolute and beneath it."),
-        Reading::Relative => format!("The workspace is {top}. Paths are relative to it, or absolute and beneath it."),
-        Reading::Virtual => "Files are in /shared (the workspace), /tmp and /vault (read-only).".to_owned(),
+    let mut text = match opened.engine.dialect().path_style {
+        PathStyle::Absolute => format!("The workspace is {top}. Paths are absolute and beneath it."),
+        PathStyle::Relative => format!("The workspace is {top}. Paths are relative to it, or absolute and beneath it."),
+        PathStyle::Virtual => "Files are in /shared (the workspace), /tmp and /vault (read-only).".to_owned(),
     };
     if opened.engine.mode().get() == Mode::Plan {
         text.push_str("\n\n");
@@ -146,7 +146,7 @@ pub(super) fn instructions(opened: &OpenSession) -> String {
 }
 
 /// Whether files may be offered as resources: they are read past rules that name tools.
-pub(super) fn may_read(settings: &Settings, engine: &Engine) -> bool {
+pub(super) fn resources_allowed(settings: &Settings, engine: &Engine) -> bool {
     let approval = &settings.config.approval;
     let ruled = !approval.deny.is_empty() || !approval.ask.is_empty();
     !ruled && engine.specs().any(|spec| spec.effects == Effects::READS)

@@ -8,15 +8,15 @@ use helve_contract::{
 };
 use serde_json::json;
 
-use super::Choice;
+use super::SettingsArgs;
 use crate::{
-    fault::{Fault, Outcome},
-    print::{Ink, harmless, ink},
+    fault::{CliError, CommandResult},
+    print::{TextStyle, escape_for_terminal, styled},
     say, setup, state,
 };
 
 /// How many notes are looked at.
-const MOST: u64 = 100_000;
+const MAX_NOTES: u64 = 100_000;
 
 /// Notes: list them, let one go that is held back, forget one.
 #[derive(clap::Args)]
@@ -31,29 +31,29 @@ Examples:
   helve memory forget note-3f2a…")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: MemoryCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum MemoryCommand {
     /// List notes, the newest first.
     #[command(after_help = "Example:\n  helve memory list --most 50")]
-    List(Listing),
+    List(NoteListArgs),
     /// List the notes that are held back, with where the words before them came from.
     #[command(after_help = "Example:\n  helve memory held")]
-    Held(Listing),
+    Held(NoteListArgs),
     /// Let a note that is held back be found from now on.
     #[command(after_help = "Example:\n  helve memory release note-3f2a…")]
-    Release(One),
+    Release(NoteIdArgs),
     /// Forget a note for good.
     #[command(after_help = "Example:\n  helve memory forget note-3f2a…")]
-    Forget(One),
+    Forget(NoteIdArgs),
 }
 
 #[derive(clap::Args)]
-struct Listing {
+struct NoteListArgs {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// How many at most.
     #[arg(long, value_name = "N", default_value_t = 20)]
     most: usize,
@@ -63,43 +63,43 @@ struct Listing {
 }
 
 #[derive(clap::Args)]
-struct One {
+struct NoteIdArgs {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// The note's id.
     id: String,
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self.command {
-            Command::List(listing) => list(&listing, |_| true)?,
-            Command::Held(listing) => list(&listing, |note| note.held)?,
-            Command::Release(One { choice, id }) => {
-                let (id, freed) = with_notes(&choice, async |store, user| {
+            MemoryCommand::List(listing) => list(&listing, |_| true)?,
+            MemoryCommand::Held(listing) => list(&listing, |note| note.is_quarantined)?,
+            MemoryCommand::Release(NoteIdArgs { choice, id }) => {
+                let (id, freed) = with_store(&choice, async |store, user| {
                     let id = whole_id(store, user, id).await?;
                     let freed = store.release_note(user, &id).await?;
                     Ok((id, freed))
                 })?;
                 if !freed {
-                    return Err(Fault::failed(format!(
+                    return Err(CliError::failed(format!(
                         "no note {} is held back; `helve memory held` lists those that are",
-                        harmless(&id)
+                        escape_for_terminal(&id)
                     )));
                 }
                 say!("{id} is found from now on");
             }
-            Command::Forget(One { choice, id }) => {
-                let (id, gone) = with_notes(&choice, async |store, user| {
+            MemoryCommand::Forget(NoteIdArgs { choice, id }) => {
+                let (id, gone) = with_store(&choice, async |store, user| {
                     let id = whole_id(store, user, id).await?;
-                    let gone = store.forget_note(user, &id).await?;
+                    let gone = store.delete_note(user, &id).await?;
                     Ok((id, gone))
                 })?;
                 if !gone {
-                    return Err(Fault::failed(format!(
+                    return Err(CliError::failed(format!(
                         "there is no note {}; `helve memory list` lists them",
-                        harmless(&id)
+                        escape_for_terminal(&id)
                     )));
                 }
                 say!("{id} is forgotten");
@@ -109,13 +109,13 @@ impl Args {
     }
 }
 
-fn list(listing: &Listing, wanted: fn(&Note) -> bool) -> Result<(), Fault> {
-    let (notes, _) = with_notes(&listing.choice, async |store, user| Ok(store.notes(user, 0, MOST).await?))?;
+fn list(listing: &NoteListArgs, wanted: fn(&Note) -> bool) -> Result<(), CliError> {
+    let (notes, _) = with_store(&listing.choice, async |store, user| Ok(store.notes(user, 0, MAX_NOTES).await?))?;
     let notes: Vec<&Note> = notes.iter().filter(|note| wanted(note)).take(listing.most).collect();
     if listing.json {
         let rows = notes.iter().map(|note| {
             json!({
-                "id": note.id, "text": note.text, "tags": note.tags, "origin": note.origin.to_string(), "held": note.held,
+                "id": note.id, "text": note.text, "tags": note.tags, "origin": note.origin.to_string(), "held": note.is_quarantined,
                 "created": note.created, "updated": note.updated,
             })
         });
@@ -123,33 +123,36 @@ fn list(listing: &Listing, wanted: fn(&Note) -> bool) -> Result<(), Fault> {
         return Ok(());
     }
     for note in notes {
-        let held = if note.held { ", held back" } else { "" };
+        let held = if note.is_quarantined { ", held back" } else { "" };
         let tags = if note.tags.is_empty() { String::new() } else { format!(" [{}]", note.tags.join(", ")) };
-        say!("{}", ink(Ink::Bold, &harmless(&format!("{} ({}{held}){tags}", note.id, note.origin))));
-        say!("  {}", harmless(&note.text).replace('\n', "\n  "));
+        say!(
+            "{}",
+            styled(TextStyle::Bold, &escape_for_terminal(&format!("{} ({}{held}){tags}", note.id, note.origin)))
+        );
+        say!("  {}", escape_for_terminal(&note.text).replace('\n', "\n  "));
     }
     Ok(())
 }
 
 /// The id of the note that a text names by its id, or by the beginning or end of it; else the text itself.
-async fn whole_id(store: &dyn helve_contract::ports::Store, user: &str, text: String) -> Result<String, Fault> {
-    let (notes, _) = store.notes(user, 0, MOST).await?;
+async fn whole_id(store: &dyn helve_contract::ports::Store, user: &str, text: String) -> Result<String, CliError> {
+    let (notes, _) = store.notes(user, 0, MAX_NOTES).await?;
     match ids::find(&text, notes.iter().map(|note| (note.id.as_str(), note.id.strip_prefix("note-"), note))) {
         Named::One(note) => Ok(note.id.clone()),
         Named::Nothing => Ok(text),
-        Named::Several => Err(Fault::usage(format!(
+        Named::Several => Err(CliError::usage(format!(
             "several notes have an id that begins or ends with {}; write more of it, best its end",
-            harmless(&text)
+            escape_for_terminal(&text)
         ))),
     }
 }
 
-fn with_notes<T>(
-    choice: &Choice,
-    work: impl AsyncFnOnce(&dyn helve_contract::ports::Store, &str) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let settings = choice.settings()?;
+fn with_store<T>(
+    choice: &SettingsArgs,
+    work: impl AsyncFnOnce(&dyn helve_contract::ports::Store, &str) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    let settings = choice.load_and_warn()?;
     let (state, _) = state::open(&settings)?;
-    let store = setup::store(&settings, &state);
+    let store = setup::open_store(&settings, &state);
     setup::runtime()?.block_on(work(&*store, &setup::user(&settings)))
 }

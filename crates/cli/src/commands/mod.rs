@@ -27,14 +27,14 @@ use std::path::PathBuf;
 use helve_engine::Dialect;
 
 use crate::{
-    config::{Flag, Settings},
-    fault::Fault,
+    config::{CliOverride, Settings},
+    fault::CliError,
     remark,
 };
 
 /// The flags of every command that looks at the settings.
 #[derive(clap::Args)]
-pub(crate) struct Choice {
+pub(crate) struct SettingsArgs {
     /// Which dialect's tools: their names, parameters and answers.
     #[arg(long, value_name = "D", value_parser = ["solo", "forge", "preset", "oxydra", "claude"])]
     pub(crate) dialect: Option<String>,
@@ -55,26 +55,26 @@ pub(crate) struct Choice {
     pub(crate) set: Vec<String>,
 }
 
-impl Choice {
+impl SettingsArgs {
     /// The settings in force, with these flags over all else; what the user should know is told.
-    pub(crate) fn settings(&self) -> Result<Settings, Fault> {
-        let settings = self.settings_quietly(Vec::new())?;
-        for text in &settings.remarks {
+    pub(crate) fn load_and_warn(&self) -> Result<Settings, CliError> {
+        let settings = self.load(Vec::new())?;
+        for text in &settings.warnings {
             remark!("helve: {text}");
         }
         Ok(settings)
     }
 
     /// The settings in force, with further flags, and nothing told.
-    pub(crate) fn settings_quietly(&self, mut flags: Vec<Flag>) -> Result<Settings, Fault> {
+    pub(crate) fn load(&self, mut flags: Vec<CliOverride>) -> Result<Settings, CliError> {
         for pair in &self.set {
-            let (key, text) = pair
-                .split_once('=')
-                .ok_or_else(|| Fault::usage(format!("--set {pair}: write it as KEY=VALUE, such as role=readonly")))?;
-            flags.push(Flag { key: key.trim().to_owned(), text: text.to_owned(), shown: "--set" });
+            let (key, text) = pair.split_once('=').ok_or_else(|| {
+                CliError::usage(format!("--set {pair}: write it as KEY=VALUE, such as role=readonly"))
+            })?;
+            flags.push(CliOverride { key: key.trim().to_owned(), text: text.to_owned(), flag: "--set" });
         }
         let workspace = match &self.workspace {
-            Some(path) => Some(path.to_str().ok_or_else(|| Fault::usage("--workspace must be UTF-8"))?.to_owned()),
+            Some(path) => Some(path.to_str().ok_or_else(|| CliError::usage("--workspace must be UTF-8"))?.to_owned()),
             None => None,
         };
         let named = [
@@ -85,14 +85,14 @@ impl Choice {
             ("workspace", "--workspace", workspace),
         ];
         for (key, shown, text) in named {
-            flags.extend(text.map(|text| Flag { key: key.to_owned(), text, shown }));
+            flags.extend(text.map(|text| CliOverride { key: key.to_owned(), text, flag: shown }));
         }
-        Settings::load(flags).map_err(Fault::usage)
+        Settings::load(flags).map_err(CliError::usage)
     }
 }
 
 /// The dialect that the settings name.
-pub(crate) fn dialect(settings: &Settings) -> Result<Dialect, Fault> {
+pub(crate) fn configured_dialect(settings: &Settings) -> Result<Dialect, CliError> {
     let name = settings.dialect();
-    helve_dialects::by_name(name).ok_or_else(|| Fault::usage(format!("there is no dialect `{name}`")))
+    helve_dialects::by_name(name).ok_or_else(|| CliError::usage(format!("there is no dialect `{name}`")))
 }

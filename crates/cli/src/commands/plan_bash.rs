@@ -10,21 +10,21 @@ use std::{
 
 use helve_contract::{
     Access,
-    ports::{Expect, Host as _, Input},
+    ports::{Expect, Host as _, StdinSource},
 };
-use helve_hosts::memory::{Ended, Memory, Script};
+use helve_hosts::memory::{MemoryHost, Script, ScriptOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    fault::{Fault, Outcome},
+    fault::{CliError, CommandResult},
     print, say, setup,
 };
 
 /// No line is longer.
-const LONGEST: u64 = 64 << 20;
+const MAX_LINE_BYTES: u64 = 64 << 20;
 /// How long one script may take.
-const LIMIT: Duration = Duration::from_secs(8);
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Run scripts in the shell in memory: no process, no network, no file of this machine.
 ///
@@ -42,12 +42,12 @@ pub(crate) struct Args {
 
 /// One script and what is there when it starts.
 #[derive(Deserialize)]
-struct Line {
+struct ScriptRequest {
     #[serde(default)]
     id: Value,
     command: String,
     #[serde(default)]
-    files: BTreeMap<String, Content>,
+    files: BTreeMap<String, ScriptFile>,
     #[serde(default)]
     stdin: Option<String>,
     #[serde(default)]
@@ -59,7 +59,7 @@ struct Line {
 /// What is in a file.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Content {
+enum ScriptFile {
     Text(String),
     Inside {
         #[serde(default)]
@@ -69,27 +69,27 @@ enum Content {
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         let runtime = setup::runtime()?;
         if !self.batch {
-            let script = self.script.ok_or_else(|| Fault::usage("give a script, or --batch"))?;
-            let ended = runtime.block_on(Memory::new().run(Script::new(script)));
-            let ended = ended.map_err(|error| Fault::failed(error.to_string()))?;
-            print::bytes(&ended.stdout);
+            let script = self.script.ok_or_else(|| CliError::usage("give a script, or --batch"))?;
+            let ended = runtime.block_on(MemoryHost::new().run(Script::new(script)));
+            let ended = ended.map_err(|error| CliError::failed(error.to_string()))?;
+            print::write_stdout(&ended.stdout);
             io::stderr().write_all(&ended.stderr)?;
             return Ok(ExitCode::from(ended.code.clamp(0, 255) as u8));
         }
         let mut input = io::stdin().lock();
         loop {
             let mut bytes = Vec::new();
-            if input.by_ref().take(LONGEST).read_until(b'\n', &mut bytes)? == 0 {
+            if input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes)? == 0 {
                 return Ok(ExitCode::SUCCESS);
             }
             if bytes.trim_ascii().is_empty() {
                 continue;
             }
-            let answer = match serde_json::from_slice::<Line>(&bytes) {
-                Ok(line) => runtime.block_on(line.answer()),
+            let answer = match serde_json::from_slice::<ScriptRequest>(&bytes) {
+                Ok(line) => runtime.block_on(line.run_to_json()),
                 Err(error) => json!({"id": null, "stdout": "", "stderr": error.to_string(), "exitCode": -1}),
             };
             say!("{answer}");
@@ -97,13 +97,13 @@ impl Args {
     }
 }
 
-impl Line {
-    async fn answer(self) -> Value {
+impl ScriptRequest {
+    async fn run_to_json(self) -> Value {
         let id = self.id.clone();
-        let ended = self.run().await.unwrap_or_else(|error| Ended {
+        let ended = self.run().await.unwrap_or_else(|error| ScriptOutput {
             stderr: format!("{error}\n").into_bytes(),
             code: -1,
-            ..Ended::default()
+            ..ScriptOutput::default()
         });
         json!({
             "id": id,
@@ -113,18 +113,18 @@ impl Line {
         })
     }
 
-    async fn run(self) -> helve_contract::Result<Ended> {
-        let memory = Memory::new();
-        let workspace = Memory::workspace();
-        let dir = self.cwd.unwrap_or_else(|| PathBuf::from(helve_hosts::memory::HOME));
+    async fn run(self) -> helve_contract::Result<ScriptOutput> {
+        let memory = MemoryHost::new();
+        let workspace = MemoryHost::workspace();
+        let dir = self.cwd.unwrap_or_else(|| PathBuf::from(helve_hosts::memory::HOME_DIR));
         for (path, content) in self.files {
-            let (Content::Text(text) | Content::Inside { content: text }) = content;
+            let (ScriptFile::Text(text) | ScriptFile::Inside { content: text }) = content;
             let path = workspace.check(&dir.join(Path::new(&path)), Access::Write, None)?;
             memory.write(&path, text.as_bytes(), Expect::Anything).await?;
         }
-        memory.make_folder(&dir).await?;
-        let input = Input::Bytes(self.stdin.unwrap_or_default().into_bytes());
+        memory.create_dir_all(&dir).await?;
+        let input = StdinSource::Bytes(self.stdin.unwrap_or_default().into_bytes());
         let env = self.env.into_iter().collect();
-        memory.run(Script { dir, env, input, limit: LIMIT, ..Script::new(self.command) }).await
+        memory.run(Script { dir, env, input, limit: SCRIPT_TIMEOUT, ..Script::new(self.command) }).await
     }
 }

@@ -9,37 +9,37 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use helve_agent::{Ended, Event, Outcome as Turned, Watcher};
+use helve_agent::{AgentEvent, AgentListener, TurnOutcome as Turned, TurnStopReason};
 use helve_contract::{
     Call, Error, Refusal, Reply, Result, async_trait,
-    ports::{Attachment, Nobody, Part, Question, Spent, Todo, User, Verdict},
+    ports::{Attachment, MessagePart, NoUser, PlanDecision, Question, Todo, TokenUsage, User},
 };
 use helve_engine::{Mode, ModeSwitch};
 use serde_json::{Value, json};
 
-use super::Choice;
+use super::SettingsArgs;
 use crate::{
     attach,
-    config::Flag,
-    fault::{FAILED, Fault, Outcome},
+    config::CliOverride,
+    fault::{CliError, CommandResult, EXIT_FAILURE},
     knobs::SessionKnobs,
     print, remark, say, setup,
     talk::{self, How, Wanted},
-    terminal::{Look, Markdown, called, calling, changes, took},
-    undo::Memory,
-    workshop::{Bench, Reach, Somebody},
+    terminal::{MarkdownRenderer, TerminalCapabilities, format_call, format_diffs, format_duration, format_result},
+    undo::UndoLog,
+    workshop::{HelveRuntime, Reach, UserInterface},
 };
 
 /// The exit code when a budget is used up.
-const SPENT: u8 = 3;
+const EXIT_BUDGET: u8 = 3;
 /// The exit code when the model went round in circles.
-const CIRCLES: u8 = 4;
+const EXIT_LOOP: u8 = 4;
 /// The exit code when the model is done and at least one of its calls was refused.
 pub(crate) const REFUSED: u8 = 5;
 /// The exit code of an interrupt.
-const INTERRUPTED: u8 = 130;
+const EXIT_INTERRUPTED: u8 = 130;
 /// More than this is no task.
-const LARGEST: u64 = 16 << 20;
+const MAX_PROMPT_BYTES: u64 = 16 << 20;
 
 /// Give a model a task and the tools for it, and wait until it is done.
 ///
@@ -70,9 +70,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     #[command(flatten)]
-    limits: Limits,
+    limits: ModelArgs,
     /// Print every event as a line of JSON.
     #[arg(long)]
     json: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Args {
 
 /// The flags about models and budgets, of every command that talks to one.
 #[derive(clap::Args)]
-pub(crate) struct Limits {
+pub(crate) struct ModelArgs {
     /// The model; without it, the configured one or the first that is found.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
@@ -104,9 +104,9 @@ pub(crate) struct Limits {
     max_time: Option<String>,
 }
 
-impl Limits {
+impl ModelArgs {
     /// The same as settings.
-    pub(crate) fn flags(&self) -> Vec<Flag> {
+    pub(crate) fn overrides(&self) -> Vec<CliOverride> {
         let named = [
             ("model.name", "--model", &self.model),
             ("approval.mode", "--mode", &self.mode),
@@ -115,48 +115,52 @@ impl Limits {
             ("agent.max_time_secs", "--max-time", &self.max_time),
         ];
         let given = named.into_iter().filter_map(|(key, shown, text)| Some((key, shown, text.clone()?)));
-        given.map(|(key, shown, text)| Flag { key: key.to_owned(), text, shown }).collect()
+        given.map(|(key, shown, text)| CliOverride { key: key.to_owned(), text, flag: shown }).collect()
     }
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
-        let settings = self.choice.settings_quietly(self.limits.flags())?;
-        for text in &settings.remarks {
+    pub(crate) fn run(self) -> CommandResult {
+        let settings = self.choice.load(self.limits.overrides())?;
+        for text in &settings.warnings {
             remark!("helve: {text}");
         }
         let resumes = self.go_on || self.session.is_some();
-        let prompt = prompt(self.prompt.as_deref(), resumes)?;
+        let prompt = read_prompt(self.prompt.as_deref(), resumes)?;
         let files = attach::read(&self.attach, &[])?;
-        let dialect = super::dialect(&settings)?;
+        let dialect = super::configured_dialect(&settings)?;
         let runtime = setup::runtime()?;
-        let bench = Bench::new(settings, &dialect, &runtime)?;
-        let teller = Arc::new(Teller::new(self.json, bench.memory().clone()));
-        let user = Headless { teller: teller.clone(), knobs: bench.knobs().clone(), mode: bench.mode().clone() };
-        bench.meet(Somebody { user: Arc::new(user), approver: None, reach: Reach::Seated });
+        let bench = HelveRuntime::new(settings, &dialect, &runtime)?;
+        let teller = Arc::new(EventPrinter::new(self.json, bench.undo_log().clone()));
+        let user = HeadlessUser {
+            teller: teller.clone(),
+            runtime_settings: bench.knobs().clone(),
+            mode: bench.mode().clone(),
+        };
+        bench.set_user_interface(UserInterface { user: Arc::new(user), approver: None, scope: Reach::Foreground });
         let code = runtime.block_on(async {
-            bench.find_model(None).await?;
-            let watcher: Watcher = {
+            bench.resolve_model(None).await?;
+            let watcher: AgentListener = {
                 let teller = teller.clone();
-                Arc::new(move |event| teller.hear(event))
+                Arc::new(move |event| teller.print_event(event))
             };
             let wanted = match &self.session {
                 Some(id) => {
                     let user = setup::user(bench.settings());
-                    Wanted::Of(Box::new(talk::named(&**bench.store(), id, &user).await?))
+                    Wanted::Existing(Box::new(talk::named(&**bench.store(), id, &user).await?))
                 }
                 None if self.go_on => Wanted::Last,
                 None => Wanted::New,
             };
             let how = How { dialect: self.choice.dialect.clone(), model: None, inbox: None };
             let talk = talk::open(&bench, wanted, how, watcher).await?;
-            teller.begin(&talk);
-            bench.memory().begin();
-            let turned = work(&talk, prompt, files).await;
-            setup::end_tasks(talk.agent.session.clone()).await;
-            setup::end_servers(bench.servers()).await;
-            Ok::<_, Fault>(teller.end(&talk, turned?))
+            teller.print_start(&talk);
+            bench.undo_log().begin_turn();
+            let turned = run_turn(&talk, prompt, files).await;
+            setup::stop_tasks(talk.agent.session.clone()).await;
+            setup::shutdown_servers(bench.servers()).await;
+            Ok::<_, CliError>(teller.print_end(&talk, turned?))
         })?;
         // Work that hangs in the kernel is not waited for.
         runtime.shutdown_background();
@@ -165,71 +169,75 @@ impl Args {
 }
 
 /// Works until the model is done; the first interrupt stops the turn, the second one the program.
-async fn work(talk: &talk::Talk, prompt: Option<String>, files: Vec<Attachment>) -> Result<Turned, Fault> {
+async fn run_turn(
+    talk: &talk::OpenConversation,
+    prompt: Option<String>,
+    files: Vec<Attachment>,
+) -> Result<Turned, CliError> {
     let work = async {
         let mut turned = if prompt.is_none() && files.is_empty() {
-            talk.agent.go_on().await?
+            talk.agent.continue_turn().await?
         } else {
-            let words = prompt.into_iter().map(|text| Part::Text { text }).collect();
+            let words = prompt.into_iter().map(|text| MessagePart::Text { text }).collect();
             talk.agent.turn_with(words, files).await?
         };
         // What agents in the background found out is part of the answer.
-        while turned.ended == Ended::Done {
-            talk.supervisor.idle(&talk.agent.session.id).await;
+        while turned.stop_reason == TurnStopReason::Completed {
+            talk.supervisor.wait_idle(&talk.agent.session.id).await;
             let told = talk.agent.handle.take_follow_ups();
             if told.is_empty() {
                 break;
             }
-            turned = turned.then(talk.agent.say(&told.join("\n\n")).await?);
+            turned = turned.merge(talk.agent.send_text(&told.join("\n\n")).await?);
         }
         Ok::<_, Error>(turned)
     };
     tokio::pin!(work);
     tokio::select! {
         done = &mut work => return Ok(done?),
-        () = setup::asked_to_stop() => talk.agent.handle.cancel(),
+        () = setup::wait_for_shutdown_signal() => talk.agent.handle.cancel(),
     }
     tokio::select! {
         done = &mut work => Ok(done?),
-        () = setup::asked_to_stop() => std::process::exit(INTERRUPTED.into()),
+        () = setup::wait_for_shutdown_signal() => std::process::exit(EXIT_INTERRUPTED.into()),
     }
 }
 
 /// What the model is to do. `None`: only to go on.
-fn prompt(given: Option<&str>, resumes: bool) -> Result<Option<String>, Fault> {
+fn read_prompt(given: Option<&str>, resumes: bool) -> Result<Option<String>, CliError> {
     let piped = given == Some("-") || (given.is_none() && !io::stdin().is_terminal());
     let text = match given {
         Some(text) if !piped => text.to_owned(),
         _ if piped => {
             let mut bytes = Vec::new();
-            io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)?;
-            if bytes.len() as u64 > LARGEST {
-                return Err(Fault::usage(format!(
-                    "a task of more than {LARGEST} bytes; put it into a file and name that"
+            io::stdin().take(MAX_PROMPT_BYTES + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > MAX_PROMPT_BYTES {
+                return Err(CliError::usage(format!(
+                    "a task of more than {MAX_PROMPT_BYTES} bytes; put it into a file and name that"
                 )));
             }
-            String::from_utf8(bytes).map_err(|_| Fault::usage("the task on standard input is not UTF-8"))?
+            String::from_utf8(bytes).map_err(|_| CliError::usage("the task on standard input is not UTF-8"))?
         }
         _ => String::new(),
     };
     match text.trim() {
         "" if resumes => Ok(None),
-        "" => Err(Fault::usage("there is no task; write it behind `helve run`, or into its standard input")),
+        "" => Err(CliError::usage("there is no task; write it behind `helve run`, or into its standard input")),
         text => Ok(Some(text.to_owned())),
     }
 }
 
 /// Tells what happens: for people on two streams, or as JSON on one.
-struct Teller {
+struct EventPrinter {
     json: bool,
-    memory: Arc<Memory>,
-    out: Look,
-    err: Look,
-    inner: Mutex<Told>,
+    memory: Arc<UndoLog>,
+    out: TerminalCapabilities,
+    err: TerminalCapabilities,
+    inner: Mutex<PrinterState>,
 }
 
-struct Told {
-    markdown: Markdown,
+struct PrinterState {
+    markdown: MarkdownRenderer,
     /// Standard output ends in the middle of a line.
     mid_line: bool,
     calls: HashMap<String, String>,
@@ -243,14 +251,19 @@ struct RefusedCall {
     text: String,
 }
 
-impl Teller {
-    fn new(json: bool, memory: Arc<Memory>) -> Self {
-        let out = Look::of(&io::stdout());
-        let inner = Told { markdown: Markdown::new(out), mid_line: false, calls: HashMap::new(), refused: Vec::new() };
-        Self { json, memory, out, err: Look::of(&io::stderr()), inner: Mutex::new(inner) }
+impl EventPrinter {
+    fn new(json: bool, memory: Arc<UndoLog>) -> Self {
+        let out = TerminalCapabilities::detect(&io::stdout());
+        let inner = PrinterState {
+            markdown: MarkdownRenderer::new(out),
+            mid_line: false,
+            calls: HashMap::new(),
+            refused: Vec::new(),
+        };
+        Self { json, memory, out, err: TerminalCapabilities::detect(&io::stderr()), inner: Mutex::new(inner) }
     }
 
-    fn begin(&self, talk: &talk::Talk) {
+    fn print_start(&self, talk: &talk::OpenConversation) {
         let (agent, session) = (&talk.agent, &talk.agent.session);
         if self.json {
             say!(
@@ -261,90 +274,90 @@ impl Teller {
                     "model": agent.model.name(),
                     "dialect": agent.engine.dialect().name,
                     "workspace": session.workspace.roots().first().map(|it| it.dir.to_string_lossy()),
-                    "resumed": talk.resumed,
+                    "resumed": talk.is_resumed,
                 })
             );
         }
     }
 
-    fn hear(&self, event: &Event) {
+    fn print_event(&self, event: &AgentEvent) {
         let mut told = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Event::Called { reply: Reply { refusal: Some(why), text, .. }, .. } = event {
+        if let AgentEvent::ToolCallFinished { reply: Reply { refusal: Some(why), text, .. }, .. } = event {
             told.refused.push(RefusedCall { why: *why, text: text.clone() });
         }
         if self.json {
-            if let Some(line) = as_json(event) {
+            if let Some(line) = event_json(event) {
                 say!("{line}");
             }
             return;
         }
         match event {
-            Event::Text(text) => {
+            AgentEvent::Text(text) => {
                 // A terminal gets it rendered and harmless, anything else as it is.
                 let shown = if io::stdout().is_terminal() { told.markdown.push(text) } else { text.clone() };
                 if let Some(last) = shown.chars().last() {
                     told.mid_line = last != '\n';
                 }
-                print::bytes(shown.as_bytes());
+                print::write_stdout(shown.as_bytes());
             }
-            Event::Calling { id, name, input } => {
+            AgentEvent::ToolCallStarted { id, name, input } => {
                 self.end_line(&mut told);
-                told.calls.insert(id.clone(), calling(name, input));
+                told.calls.insert(id.clone(), format_call(name, input));
             }
-            Event::Called { id, name, reply, took } => {
+            AgentEvent::ToolCallFinished { id, name, reply, took } => {
                 let call = told.calls.remove(id).unwrap_or_else(|| name.clone());
-                print::aside_inked(&called(self.err, &call, reply, *took));
-                let diff = changes(self.err, &self.memory.fresh());
-                print::aside_inked(diff.trim_end());
+                print::eprint_styled(&format_result(self.err, &call, reply, *took));
+                let diff = format_diffs(self.err, &self.memory.take_diffs());
+                print::eprint_styled(diff.trim_end());
             }
-            Event::Retrying { why, after } => remark!("helve: {why}; asked again in {}", took(*after)),
-            Event::Compacted { before, after } => {
+            AgentEvent::Retrying { why, after } => remark!("helve: {why}; asked again in {}", format_duration(*after)),
+            AgentEvent::Compacted { before, after } => {
                 remark!("helve: older messages were shortened: about {before} tokens are now {after}");
             }
-            Event::Child { title, ended, .. } => {
+            AgentEvent::SubAgent { title, ended, .. } => {
                 remark!("helve: the agent \"{title}\" {}", if *ended { "has ended" } else { "works" });
             }
-            Event::Notice(text) => remark!("helve: {text}"),
-            Event::Asking { .. }
-            | Event::Reasoning(_)
-            | Event::Progress { .. }
-            | Event::Todos(_)
-            | Event::Spent(_)
-            | Event::Ended(_) => {}
+            AgentEvent::Notice(text) => remark!("helve: {text}"),
+            AgentEvent::ModelRequested { .. }
+            | AgentEvent::Reasoning(_)
+            | AgentEvent::Progress { .. }
+            | AgentEvent::TodosChanged(_)
+            | AgentEvent::Usage(_)
+            | AgentEvent::TurnEnded(_) => {}
         }
     }
 
-    fn end_line(&self, told: &mut Told) {
-        let rest = if self.out.colour { told.markdown.finish() } else { String::new() };
-        print::bytes(rest.as_bytes());
+    fn end_line(&self, told: &mut PrinterState) {
+        let rest = if self.out.color { told.markdown.finish() } else { String::new() };
+        print::write_stdout(rest.as_bytes());
         if told.mid_line || !rest.is_empty() {
-            print::bytes(b"\n");
+            print::write_stdout(b"\n");
         }
         told.mid_line = false;
     }
 
-    fn todos(&self, todos: &[Todo]) {
+    fn print_todos(&self, todos: &[Todo]) {
         if self.json {
             say!("{}", json!({ "type": "todos", "todos": todos }));
         } else {
-            print::aside_inked(crate::terminal::todos(self.err, todos).trim_end());
+            print::eprint_styled(crate::terminal::format_todos(self.err, todos).trim_end());
         }
     }
 
     /// Tells how it ended; the exit code.
-    fn end(&self, talk: &talk::Talk, turned: Turned) -> u8 {
+    fn print_end(&self, talk: &talk::OpenConversation, turned: Turned) -> u8 {
         let refused = std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).refused);
-        let mut why = turned.ended.why().map(str::to_owned);
-        let code = match &turned.ended {
-            Ended::Done if turned.refused > 0 => {
+        let mut why = turned.stop_reason.why().map(str::to_owned);
+        let code = match &turned.stop_reason {
+            TurnStopReason::Completed if turned.refused > 0 => {
                 why = Some(refusal_hint(turned.refused, &refused));
                 REFUSED
             }
-            Ended::Done => 0,
-            Ended::Cancelled => INTERRUPTED,
-            Ended::Budget(_) => SPENT,
-            Ended::Circles(_) => CIRCLES,
-            Ended::Model(_) => FAILED,
+            TurnStopReason::Completed => 0,
+            TurnStopReason::Cancelled => EXIT_INTERRUPTED,
+            TurnStopReason::BudgetExhausted(_) => EXIT_BUDGET,
+            TurnStopReason::LoopDetected(_) => EXIT_LOOP,
+            TurnStopReason::ModelFailed(_) => EXIT_FAILURE,
         };
         let id = &talk.agent.session.id;
         if self.json {
@@ -353,22 +366,22 @@ impl Teller {
                 json!({
                     "type": "ended",
                     "session": id,
-                    "ended": turned.ended.turn_end(),
+                    "ended": turned.stop_reason.turn_end(),
                     "why": why,
                     "text": turned.text,
                     "turns": turned.turns,
-                    "calls": turned.calls,
+                    "calls": turned.tool_calls,
                     "refused": turned.refused,
-                    "usage": spent(&turned.spent),
+                    "usage": usage_json(&turned.usage),
                     "exit": code,
                 })
             );
             return code;
         }
         self.end_line(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner));
-        match (&turned.ended, why) {
-            (Ended::Cancelled, _) => remark!("helve: stopped; `helve run --session {id}` goes on"),
-            (Ended::Done, Some(why)) => remark!("helve: {why}"),
+        match (&turned.stop_reason, why) {
+            (TurnStopReason::Cancelled, _) => remark!("helve: stopped; `helve run --session {id}` goes on"),
+            (TurnStopReason::Completed, Some(why)) => remark!("helve: {why}"),
             (_, Some(why)) => remark!("error: {why}"),
             _ => {}
         }
@@ -422,68 +435,72 @@ impl RefusedCall {
 }
 
 /// An event as one line of JSON. The end is told by itself.
-fn as_json(event: &Event) -> Option<Value> {
+fn event_json(event: &AgentEvent) -> Option<Value> {
     Some(match event {
-        Event::Asking { turn } => json!({ "type": "asking", "turn": turn }),
-        Event::Text(text) => json!({ "type": "text", "text": text }),
-        Event::Reasoning(text) => json!({ "type": "reasoning", "text": text }),
-        Event::Calling { id, name, input } => json!({ "type": "calling", "id": id, "name": name, "input": input }),
-        Event::Progress { id, text } => json!({ "type": "progress", "id": id, "text": text }),
-        Event::Called { id, name, reply, took } => {
+        AgentEvent::ModelRequested { turn } => json!({ "type": "asking", "turn": turn }),
+        AgentEvent::Text(text) => json!({ "type": "text", "text": text }),
+        AgentEvent::Reasoning(text) => json!({ "type": "reasoning", "text": text }),
+        AgentEvent::ToolCallStarted { id, name, input } => {
+            json!({ "type": "calling", "id": id, "name": name, "input": input })
+        }
+        AgentEvent::Progress { id, text } => json!({ "type": "progress", "id": id, "text": text }),
+        AgentEvent::ToolCallFinished { id, name, reply, took } => {
             let media: Vec<_> =
                 reply.media.iter().map(|it| json!({ "mime": it.mime, "base64": STANDARD.encode(&it.bytes) })).collect();
             json!({
                 "type": "called", "id": id, "name": name, "is_error": reply.is_error, "text": reply.text,
-                "exit": reply.exit, "wall": reply.wall, "took_ms": took.as_millis() as u64, "data": reply.data,
+                "exit": reply.exit_code, "wall": reply.sandbox, "took_ms": took.as_millis() as u64, "data": reply.data,
                 "media": media, "notes": super::call::notes(reply).collect::<Vec<_>>(),
             })
         }
-        Event::Retrying { why, after } => {
+        AgentEvent::Retrying { why, after } => {
             json!({ "type": "retrying", "why": why, "after_ms": after.as_millis() as u64 })
         }
-        Event::Compacted { before, after } => json!({ "type": "compacted", "before": before, "after": after }),
-        Event::Child { id, title, ended } => json!({ "type": "child", "id": id, "title": title, "ended": ended }),
-        Event::Notice(text) => json!({ "type": "notice", "text": text }),
-        Event::Spent(it) => {
-            let mut line = spent(it);
+        AgentEvent::Compacted { before, after } => json!({ "type": "compacted", "before": before, "after": after }),
+        AgentEvent::SubAgent { id, title, ended } => {
+            json!({ "type": "child", "id": id, "title": title, "ended": ended })
+        }
+        AgentEvent::Notice(text) => json!({ "type": "notice", "text": text }),
+        AgentEvent::Usage(it) => {
+            let mut line = usage_json(it);
             line["type"] = "spent".into();
             line
         }
-        Event::Todos(_) | Event::Ended(_) => return None,
+        AgentEvent::TodosChanged(_) | AgentEvent::TurnEnded(_) => return None,
     })
 }
 
-fn spent(spent: &Spent) -> Value {
+fn usage_json(spent: &TokenUsage) -> Value {
     json!({
         "prompt_tokens": spent.prompt_tokens, "completion_tokens": spent.completion_tokens, "cost": spent.cost,
     })
 }
 
 /// Nobody who answers; somebody may still read.
-struct Headless {
-    teller: Arc<Teller>,
-    knobs: Arc<SessionKnobs>,
+struct HeadlessUser {
+    teller: Arc<EventPrinter>,
+    runtime_settings: Arc<SessionKnobs>,
     mode: ModeSwitch,
 }
 
 #[async_trait]
-impl User for Headless {
+impl User for HeadlessUser {
     async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>> {
-        Nobody.ask(call, questions).await
+        NoUser.ask(call, questions).await
     }
     async fn show_todos(&self, _: &Call, todos: &[Todo]) {
-        self.teller.todos(todos);
+        self.teller.print_todos(todos);
     }
-    async fn planning(&self, _: &Call) -> bool {
+    async fn is_planning(&self, _: &Call) -> bool {
         self.mode.get() == Mode::Plan
     }
-    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
-        Nobody.approve_plan(call, plan).await
+    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<PlanDecision> {
+        NoUser.approve_plan(call, plan).await
     }
     async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>> {
-        Ok(self.knobs.get(&call.session.id, name))
+        Ok(self.runtime_settings.get(&call.session.id, name))
     }
     async fn set_setting(&self, call: &Call, name: &str, value: Value) -> Result<Value> {
-        self.knobs.set(&call.session.id, name, value).map(|(before, _)| before)
+        self.runtime_settings.set(&call.session.id, name, value).map(|(before, _)| before)
     }
 }

@@ -6,14 +6,14 @@ use helve_contract::{Port, PortSet, Spec};
 use helve_engine::{Dialect, NotOffered, ToolStatus};
 use serde_json::{Value, json};
 
-use super::{Choice, mcp};
+use super::{SettingsArgs, mcp};
 use crate::{
     config::Settings,
-    fault::{Fault, Outcome},
-    print::{Ink, first_sentence, ink},
+    fault::{CliError, CommandResult},
+    print::{TextStyle, first_sentence, styled},
     say, setup,
-    wire::{self, Format},
-    workshop::Bench,
+    wire::{self, DefinitionFormat},
+    workshop::HelveRuntime,
 };
 
 /// List the tools of a dialect, as a table or as definitions for a model.
@@ -30,10 +30,10 @@ Examples:
   helve tools --tokens")]
 pub(crate) struct Args {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// How to write them.
     #[arg(long, value_enum, default_value = "table")]
-    format: Format,
+    format: DefinitionFormat,
     /// Start MCP servers, plugins and modules, and list only what a session offers.
     #[arg(long)]
     offered: bool,
@@ -44,16 +44,16 @@ pub(crate) struct Args {
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
-        let settings = self.choice.settings()?;
-        let dialect = super::dialect(&settings)?;
+    pub(crate) fn run(self) -> CommandResult {
+        let settings = self.choice.load_and_warn()?;
+        let dialect = super::configured_dialect(&settings)?;
         let name = dialect.name;
         let statuses = statuses(settings, &dialect, self.offered)?;
         let specs: Vec<_> = statuses.iter().filter(|it| it.offered.is_ok()).filter_map(|it| it.spec.clone()).collect();
         match (self.format, self.tokens) {
-            (Format::Table, false) => table(&statuses),
-            (Format::Table, true) => bills(&specs, Format::Openai, name),
-            (format, true) => say!("{}", counted(&specs, format)),
+            (DefinitionFormat::Table, false) => print_table(&statuses),
+            (DefinitionFormat::Table, true) => print_token_counts(&specs, DefinitionFormat::Openai, name),
+            (format, true) => say!("{}", with_token_counts(&specs, format)),
             (format, false) => say!("{}", pretty(&definitions(&specs, format))?),
         }
         Ok(ExitCode::SUCCESS)
@@ -62,7 +62,7 @@ impl Args {
 
 /// The rows of the dialect, each with the reason where a session over MCP does not offer it. With `offered`, servers,
 /// plugins and modules are started, and only what is offered is there.
-fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<Vec<ToolStatus>, Fault> {
+fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<Vec<ToolStatus>, CliError> {
     let has_servers = !settings.config.mcp.servers.is_empty();
     if !offered {
         settings.config.mcp.servers.clear();
@@ -71,10 +71,10 @@ fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<
         settings.config.wasm.clear();
     }
     let runtime = setup::runtime()?;
-    let bench = Bench::new(settings, dialect, &runtime)?;
+    let bench = HelveRuntime::new(settings, dialect, &runtime)?;
     let opened = mcp::client_session(&bench, &Arc::default(), None)?;
     let mut statuses = opened.engine.statuses();
-    runtime.block_on(setup::end_servers(bench.servers()));
+    runtime.block_on(setup::shutdown_servers(bench.servers()));
     runtime.shutdown_background();
     let only_servers = NotOffered::Missing(PortSet::of(&[Port::McpServers]));
     for status in &mut statuses {
@@ -91,33 +91,35 @@ fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<
     Ok(statuses)
 }
 
-fn definitions(specs: &[Arc<Spec>], format: Format) -> Value {
+fn definitions(specs: &[Arc<Spec>], format: DefinitionFormat) -> Value {
     let list: Vec<_> = specs.iter().map(|spec| wire::definition(spec, format)).collect();
-    if format == Format::Mcp { json!({ "tools": list }) } else { Value::from(list) }
+    if format == DefinitionFormat::Mcp { json!({ "tools": list }) } else { Value::from(list) }
 }
 
-fn counted(specs: &[Arc<Spec>], format: Format) -> Value {
-    let tools: Vec<_> =
-        specs.iter().map(|spec| json!({ "name": spec.name, "tokens": wire::bill(spec, format) })).collect();
-    let sum: usize = specs.iter().map(|spec| wire::bill(spec, format)).sum();
+fn with_token_counts(specs: &[Arc<Spec>], format: DefinitionFormat) -> Value {
+    let tools: Vec<_> = specs
+        .iter()
+        .map(|spec| json!({ "name": spec.name, "tokens": wire::definition_tokens(spec, format) }))
+        .collect();
+    let sum: usize = specs.iter().map(|spec| wire::definition_tokens(spec, format)).sum();
     json!({ "encoding": "o200k_base", "tools": tools, "sum": sum })
 }
 
-fn pretty(value: &Value) -> Result<String, Fault> {
-    serde_json::to_string_pretty(value).map_err(|error| Fault::failed(error.to_string()))
+fn pretty(value: &Value) -> Result<String, CliError> {
+    serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))
 }
 
-fn table(rows: &[ToolStatus]) {
+fn print_table(rows: &[ToolStatus]) {
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default().max(4);
     let head = format!("{:width$}  {:14}  {}", "TOOL", "TIER", "WHAT IT DOES");
-    say!("{}", ink(Ink::Bold, &head));
+    say!("{}", styled(TextStyle::Bold, &head));
     for row in rows {
         let tier = row.spec.as_ref().and_then(|spec| serde_json::to_value(spec.tier()).ok());
         let tier = tier.as_ref().and_then(Value::as_str).unwrap_or_default();
         let line = format!("{:width$}  {tier:14}  {}", row.name, first_sentence(&row.description));
         match &row.offered {
             Ok(()) => say!("{line}"),
-            Err(reason) => say!("{}", ink(Ink::Dim, &format!("{line} [not offered: {reason}]"))),
+            Err(reason) => say!("{}", styled(TextStyle::Dim, &format!("{line} [not offered: {reason}]"))),
         }
     }
     let missing = rows.iter().filter(|row| row.offered.is_err()).count();
@@ -125,18 +127,21 @@ fn table(rows: &[ToolStatus]) {
         0 => format!("{} tools", rows.len()),
         missing => format!("{} tools, {} offered here", rows.len(), rows.len() - missing),
     };
-    say!("{}", ink(Ink::Dim, &count));
+    say!("{}", styled(TextStyle::Dim, &count));
 }
 
-fn bills(specs: &[Arc<Spec>], format: Format, dialect: &str) {
+fn print_token_counts(specs: &[Arc<Spec>], format: DefinitionFormat, dialect: &str) {
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or_default().max(8);
-    say!("{}", ink(Ink::Bold, &format!("{:width$}  {:>6}", "TOOL", "TOKENS")));
+    say!("{}", styled(TextStyle::Bold, &format!("{:width$}  {:>6}", "TOOL", "TOKENS")));
     let mut sum = 0;
     for spec in specs {
-        let tokens = wire::bill(spec, format);
+        let tokens = wire::definition_tokens(spec, format);
         sum += tokens;
         say!("{:width$}  {tokens:>6}", spec.name);
     }
     say!("{:width$}  {sum:>6}", format!("{} tools", specs.len()));
-    say!("{}", ink(Ink::Dim, &format!("dialect {dialect}, definitions as OpenAI's API takes them, o200k_base")));
+    say!(
+        "{}",
+        styled(TextStyle::Dim, &format!("dialect {dialect}, definitions as OpenAI's API takes them, o200k_base"))
+    );
 }

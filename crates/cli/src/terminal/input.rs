@@ -22,13 +22,13 @@ use tokio::sync::{mpsc as later, oneshot};
 use super::Screen;
 
 /// How many lines are remembered.
-const REMEMBERED: usize = 1000;
+const MAX_HISTORY_LINES: usize = 1000;
 /// More than this is no message that somebody types.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// What came of asking for a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum LineEvent {
     /// A line.
     Line(String),
     /// Ctrl-C.
@@ -37,15 +37,15 @@ pub(crate) enum Typed {
     End,
 }
 
-enum Wish {
+enum InputRequest {
     /// A line, after these words.
-    Line { words: String, keep: bool, answer: oneshot::Sender<Typed> },
+    Line { words: String, keep: bool, answer: oneshot::Sender<LineEvent> },
     /// What is typed while the agent works.
-    Watch(Watch),
+    Capture(LineCapture),
 }
 
 /// Where typed lines go, until the other end is dropped.
-struct Watch {
+struct LineCapture {
     lines: later::UnboundedSender<String>,
     until: mpsc::Receiver<()>,
     /// Dropped when the terminal is as it was before.
@@ -54,22 +54,22 @@ struct Watch {
 
 /// Standard input.
 #[derive(Clone)]
-pub(crate) struct Input {
-    wishes: mpsc::Sender<Wish>,
+pub(crate) struct LineInput {
+    requests: mpsc::Sender<InputRequest>,
     screen: Screen,
     /// Somebody types at a terminal.
-    pub(crate) live: bool,
+    pub(crate) is_interactive: bool,
 }
 
 /// Lines that are typed while the agent works. Dropping it gives the terminal back.
-pub(crate) struct Watching {
+pub(crate) struct CaptureGuard {
     /// The lines.
     pub(crate) lines: later::UnboundedReceiver<String>,
     stop: Option<mpsc::Sender<()>>,
     done: mpsc::Receiver<()>,
 }
 
-impl Drop for Watching {
+impl Drop for CaptureGuard {
     fn drop(&mut self) {
         self.stop = None;
         // The terminal is as it was before anything else is asked of it.
@@ -77,55 +77,57 @@ impl Drop for Watching {
     }
 }
 
-impl Input {
+impl LineInput {
     /// Reads standard input on a thread of its own. Lines are remembered in a file.
     pub(crate) fn new(screen: Screen, history: Option<PathBuf>) -> Self {
         let (wishes, wanted) = mpsc::channel();
-        let live = io::stdin().is_terminal() && screen.look.live;
+        let live = io::stdin().is_terminal() && screen.capabilities.can_redraw;
         let shown = screen.clone();
-        thread::spawn(move || if live { keyboard(&wanted, &shown, history.as_ref()) } else { pipe(&wanted, &shown) });
-        Self { wishes, screen, live }
+        thread::spawn(move || {
+            if live { read_from_terminal(&wanted, &shown, history.as_ref()) } else { read_from_pipe(&wanted, &shown) }
+        });
+        Self { requests: wishes, screen, is_interactive: live }
     }
 
     /// Asks for a line. What others write meanwhile waits.
-    pub(crate) async fn line(&self, words: &str, keep: bool) -> Typed {
+    pub(crate) async fn read_line(&self, words: &str, keep: bool) -> LineEvent {
         let (answer, answered) = oneshot::channel();
         // Where nothing stands on the screen, nothing has to wait.
-        let holds = self.live || !words.is_empty();
+        let holds = self.is_interactive || !words.is_empty();
         if holds {
-            self.screen.hold();
+            self.screen.pause_output();
         }
-        let sent = self.wishes.send(Wish::Line { words: words.to_owned(), keep, answer });
-        let typed = if sent.is_ok() { answered.await.unwrap_or(Typed::End) } else { Typed::End };
+        let sent = self.requests.send(InputRequest::Line { words: words.to_owned(), keep, answer });
+        let typed = if sent.is_ok() { answered.await.unwrap_or(LineEvent::End) } else { LineEvent::End };
         if holds {
-            self.screen.release();
+            self.screen.resume_output();
         }
         typed
     }
 
     /// Gathers what is typed while the agent works. From a pipe nothing is taken before its turn.
-    pub(crate) fn watch(&self) -> Option<Watching> {
-        if !self.live {
+    pub(crate) fn capture_lines(&self) -> Option<CaptureGuard> {
+        if !self.is_interactive {
             return None;
         }
         let ((lines, typed), (stop, until), (done, is_done)) =
             (later::unbounded_channel(), mpsc::channel(), mpsc::channel());
-        self.wishes.send(Wish::Watch(Watch { lines, until, _done: done })).ok()?;
-        Some(Watching { lines: typed, stop: Some(stop), done: is_done })
+        self.requests.send(InputRequest::Capture(LineCapture { lines, until, _done: done })).ok()?;
+        Some(CaptureGuard { lines: typed, stop: Some(stop), done: is_done })
     }
 }
 
 /// Lines from a pipe or file, or from a terminal that cannot do more.
-fn pipe(wanted: &mpsc::Receiver<Wish>, screen: &Screen) {
+fn read_from_pipe(wanted: &mpsc::Receiver<InputRequest>, screen: &Screen) {
     let echoes = io::stdin().is_terminal();
     let mut input = io::stdin().lock();
     for wish in wanted {
-        if let Wish::Line { words, answer, .. } = wish {
+        if let InputRequest::Line { words, answer, .. } = wish {
             screen.prompt(&words);
             let mut line = String::new();
             let typed = match input.read_line(&mut line) {
-                Ok(0) | Err(_) => Typed::End,
-                Ok(_) => Typed::Line(line.trim_end_matches(['\n', '\r']).to_owned()),
+                Ok(0) | Err(_) => LineEvent::End,
+                Ok(_) => LineEvent::Line(line.trim_end_matches(['\n', '\r']).to_owned()),
             };
             if !echoes && !words.is_empty() {
                 screen.prompt("\n");
@@ -136,22 +138,22 @@ fn pipe(wanted: &mpsc::Receiver<Wish>, screen: &Screen) {
 }
 
 /// Lines from a terminal.
-fn keyboard(wanted: &mpsc::Receiver<Wish>, screen: &Screen, history: Option<&PathBuf>) {
-    let config = Config::builder().max_history_size(REMEMBERED).map(|it| it.history_ignore_space(true).build());
+fn read_from_terminal(wanted: &mpsc::Receiver<InputRequest>, screen: &Screen, history: Option<&PathBuf>) {
+    let config = Config::builder().max_history_size(MAX_HISTORY_LINES).map(|it| it.history_ignore_space(true).build());
     let editor = config.ok().and_then(|it| Editor::<(), FileHistory>::with_config(it).ok());
-    let Some(mut editor) = editor else { return pipe(wanted, screen) };
+    let Some(mut editor) = editor else { return read_from_pipe(wanted, screen) };
     if let Some(file) = history {
         _ = editor.load_history(file);
     }
     if let Ok(mut printer) = editor.create_external_printer() {
-        screen.above(Box::new(move |text| printer.print(text).is_ok()));
+        screen.set_print_above(Box::new(move |text| printer.print(text).is_ok()));
     }
     let mut begun = String::new();
-    let mut watch: Option<Watch> = None;
+    let mut watch: Option<LineCapture> = None;
     loop {
         let next = match &watch {
             None => wanted.recv().ok(),
-            Some(here) => match gather(here, wanted, screen, &mut begun) {
+            Some(here) => match capture_keys(here, wanted, screen, &mut begun) {
                 Some(wish) => Some(wish),
                 None => {
                     watch = None;
@@ -161,15 +163,15 @@ fn keyboard(wanted: &mpsc::Receiver<Wish>, screen: &Screen, history: Option<&Pat
         };
         match next {
             None => return,
-            Some(Wish::Watch(more)) => watch = Some(more),
-            Some(Wish::Line { words, keep, answer }) => {
+            Some(InputRequest::Capture(more)) => watch = Some(more),
+            Some(InputRequest::Line { words, keep, answer }) => {
                 let first = if keep { std::mem::take(&mut begun) } else { String::new() };
                 let typed = match editor.readline_with_initial(&words, (&first, "")) {
-                    Ok(line) => Typed::Line(line),
-                    Err(ReadlineError::Interrupted) => Typed::Interrupt,
-                    Err(_) => Typed::End,
+                    Ok(line) => LineEvent::Line(line),
+                    Err(ReadlineError::Interrupted) => LineEvent::Interrupt,
+                    Err(_) => LineEvent::End,
                 };
-                if let Typed::Line(line) = &typed
+                if let LineEvent::Line(line) = &typed
                     && keep
                     && !line.trim().is_empty()
                     && editor.add_history_entry(line.as_str()).is_ok()
@@ -185,11 +187,16 @@ fn keyboard(wanted: &mpsc::Receiver<Wish>, screen: &Screen, history: Option<&Pat
 
 /// Reads keys until it is told to stop (nothing), or something else is wanted. Whole lines go away, the rest stays
 /// begun. Ctrl-C stays a signal.
-fn gather(watch: &Watch, wanted: &mpsc::Receiver<Wish>, screen: &Screen, begun: &mut String) -> Option<Wish> {
+fn capture_keys(
+    watch: &LineCapture,
+    wanted: &mpsc::Receiver<InputRequest>,
+    screen: &Screen,
+    begun: &mut String,
+) -> Option<InputRequest> {
     let stdin = io::stdin();
-    let quiet = Quiet::new(&stdin);
+    let quiet = RawMode::new(&stdin);
     let mut bytes = Vec::new();
-    screen.typed(begun);
+    screen.set_typed(begun);
     let next = loop {
         if watch.until.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
             break None;
@@ -215,16 +222,16 @@ fn gather(watch: &Watch, wanted: &mpsc::Receiver<Wish>, screen: &Screen, begun: 
         };
         let text = String::from_utf8_lossy(&bytes[..whole]).into_owned();
         bytes.drain(..whole);
-        take(&text, begun, &watch.lines);
-        screen.typed(begun);
+        push_typed(&text, begun, &watch.lines);
+        screen.set_typed(begun);
     };
-    screen.typed("");
+    screen.set_typed("");
     drop(quiet);
     next
 }
 
 /// Takes typed letters to what was begun; a line's end sends it off.
-fn take(text: &str, begun: &mut String, lines: &later::UnboundedSender<String>) {
+fn push_typed(text: &str, begun: &mut String, lines: &later::UnboundedSender<String>) {
     let mut letters = text.chars().peekable();
     while let Some(it) = letters.next() {
         match it {
@@ -245,19 +252,19 @@ fn take(text: &str, begun: &mut String, lines: &later::UnboundedSender<String>) 
                 letters.next();
             }
             it if it.is_control() => {}
-            it if begun.len() < LONGEST => begun.push(it),
+            it if begun.len() < MAX_LINE_BYTES => begun.push(it),
             _ => {}
         }
     }
 }
 
 /// A terminal that shows nothing of what is typed, and hands over every key at once.
-struct Quiet<'a> {
+struct RawMode<'a> {
     stdin: &'a io::Stdin,
     before: Termios,
 }
 
-impl<'a> Quiet<'a> {
+impl<'a> RawMode<'a> {
     fn new(stdin: &'a io::Stdin) -> Option<Self> {
         let before = tcgetattr(stdin).ok()?;
         let mut quiet = before.clone();
@@ -269,7 +276,7 @@ impl<'a> Quiet<'a> {
     }
 }
 
-impl Drop for Quiet<'_> {
+impl Drop for RawMode<'_> {
     fn drop(&mut self) {
         _ = tcsetattr(self.stdin, OptionalActions::Now, &self.before);
     }
@@ -283,7 +290,7 @@ mod tests {
     fn what_is_typed_ahead_becomes_lines() {
         let (lines, mut sent) = later::unbounded_channel();
         let mut begun = String::new();
-        take("first\nsecx\x7fond\x1b[A\x1b[3~\x01 line\r\n\nrest", &mut begun, &lines);
+        push_typed("first\nsecx\x7fond\x1b[A\x1b[3~\x01 line\r\n\nrest", &mut begun, &lines);
         let mut seen = Vec::new();
         while let Ok(line) = sent.try_recv() {
             seen.push(line);

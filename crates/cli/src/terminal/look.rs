@@ -4,45 +4,45 @@ use std::{env, io::IsTerminal};
 
 /// What a terminal can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct TerminalCapabilities {
     /// Words may have colours.
-    pub(crate) colour: bool,
+    pub(crate) color: bool,
     /// The last line may be drawn again: there is a person who watches.
-    pub(crate) live: bool,
+    pub(crate) can_redraw: bool,
     /// Marks beyond ASCII are shown.
     pub(crate) unicode: bool,
 }
 
-impl Look {
+impl TerminalCapabilities {
     /// Nothing but plain lines.
     #[cfg(test)]
-    pub(crate) const PLAIN: Self = Self { colour: false, live: false, unicode: true };
+    pub(crate) const PLAIN: Self = Self { color: false, can_redraw: false, unicode: true };
 
     /// What can be done with this stream.
-    pub(crate) fn of(stream: &impl IsTerminal) -> Self {
+    pub(crate) fn detect(stream: &impl IsTerminal) -> Self {
         let set = |name| env::var_os(name).is_some_and(|it| !it.is_empty());
         let dumb = env::var_os("TERM").is_none_or(|it| it.is_empty() || it == "dumb");
         let live = stream.is_terminal() && !dumb;
-        Self { colour: live && !set("NO_COLOR"), live, unicode: !stream.is_terminal() || is_utf8() }
+        Self { color: live && !set("NO_COLOR"), can_redraw: live, unicode: !stream.is_terminal() || is_utf8() }
     }
 
     /// Text in a colour or weight, by the number of its escape sequence.
-    pub(crate) fn ink(self, code: &str, text: &str) -> String {
-        if self.colour && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    pub(crate) fn style(self, code: &str, text: &str) -> String {
+        if self.color && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     /// Of less weight.
     pub(crate) fn dim(self, text: &str) -> String {
-        self.ink("2", text)
+        self.style("2", text)
     }
 
     /// Of more weight.
     pub(crate) fn bold(self, text: &str) -> String {
-        self.ink("1", text)
+        self.style("1", text)
     }
 
     /// One of two marks.
-    pub(crate) fn mark(self, unicode: &'static str, ascii: &'static str) -> &'static str {
+    pub(crate) fn symbol(self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.unicode { unicode } else { ascii }
     }
 }
@@ -55,7 +55,7 @@ fn is_utf8() -> bool {
 }
 
 /// How many columns the terminal has.
-pub(crate) fn columns() -> usize {
+pub(crate) fn terminal_columns() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     size.map(|it| usize::from(it.ws_col)).filter(|it| *it >= 20).unwrap_or(80)
 }

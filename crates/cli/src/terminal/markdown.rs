@@ -1,20 +1,20 @@
 //! Markdown for a terminal, as it streams in. What was written is never drawn again: only a mark whose meaning is not
 //! clear yet is held back.
 
-use super::Look;
-use crate::print::harmless;
+use super::TerminalCapabilities;
+use crate::print::escape_for_terminal;
 
 /// Renders Markdown piece by piece.
-pub(crate) struct Markdown {
-    look: Look,
+pub(crate) struct MarkdownRenderer {
+    capabilities: TerminalCapabilities,
     /// The beginning of a line, until it is clear what kind of line it is; or a line of code.
-    head: String,
+    line_start: String,
     /// Whether `head` still grows.
-    at_head: bool,
+    in_line_start: bool,
     /// The fence that ends a block of code, in one.
     fence: Option<String>,
     /// Marks that are not clear yet.
-    marks: String,
+    pending_marks: String,
     /// The last letter before them.
     last: char,
     strong: bool,
@@ -24,9 +24,9 @@ pub(crate) struct Markdown {
 }
 
 /// What a line is, once its beginning tells.
-enum Line {
+enum LineKind {
     /// Not clear yet.
-    Unclear,
+    Undecided,
     /// Words, after so many bytes of blanks.
     Plain,
     /// A heading of this depth.
@@ -39,15 +39,15 @@ enum Line {
     Fence,
 }
 
-impl Markdown {
+impl MarkdownRenderer {
     /// Nothing said yet.
-    pub(crate) fn new(look: Look) -> Self {
+    pub(crate) fn new(look: TerminalCapabilities) -> Self {
         Self {
-            look,
-            head: String::new(),
-            at_head: true,
+            capabilities: look,
+            line_start: String::new(),
+            in_line_start: true,
             fence: None,
-            marks: String::new(),
+            pending_marks: String::new(),
             last: '\n',
             strong: false,
             slanted: false,
@@ -58,16 +58,16 @@ impl Markdown {
 
     /// What can be shown after one more piece. Escape sequences in it are made visible first.
     pub(crate) fn push(&mut self, piece: &str) -> String {
-        let piece = harmless(piece);
-        if !self.look.colour {
+        let piece = escape_for_terminal(piece);
+        if !self.capabilities.color {
             return piece.into_owned();
         }
         let mut out = String::with_capacity(piece.len() + 16);
         for it in piece.chars() {
-            if self.at_head || self.fence.is_some() {
-                self.begin(it, &mut out);
+            if self.in_line_start || self.fence.is_some() {
+                self.push_line_start(it, &mut out);
             } else {
-                self.go_on(it, &mut out);
+                self.push_inline(it, &mut out);
             }
         }
         out
@@ -76,149 +76,149 @@ impl Markdown {
     /// The rest: what was held back, and the end of every colour.
     pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
-        if self.at_head || self.fence.is_some() {
-            let head = std::mem::take(&mut self.head);
+        if self.in_line_start || self.fence.is_some() {
+            let head = std::mem::take(&mut self.line_start);
             match &self.fence {
-                Some(_) if !head.is_empty() => out.push_str(&self.look.ink("36", &head)),
+                Some(_) if !head.is_empty() => out.push_str(&self.capabilities.style("36", &head)),
                 _ => out.push_str(&head),
             }
         }
-        self.settle('\n', &mut out);
-        self.close(&mut out);
-        let look = self.look;
+        self.resolve_marks('\n', &mut out);
+        self.reset_styles(&mut out);
+        let look = self.capabilities;
         *self = Self::new(look);
         out
     }
 
     /// One more letter at the beginning of a line, or in a block of code.
-    fn begin(&mut self, it: char, out: &mut String) {
+    fn push_line_start(&mut self, it: char, out: &mut String) {
         if let Some(fence) = &self.fence {
             if it != '\n' {
-                self.head.push(it);
+                self.line_start.push(it);
                 return;
             }
-            let line = std::mem::take(&mut self.head);
+            let line = std::mem::take(&mut self.line_start);
             let ends = line.trim().starts_with(fence.as_str()) && line.trim().chars().all(|c| fence.starts_with(c));
             if ends {
                 self.fence = None;
-                self.at_head = true;
-                out.push_str(&self.look.dim(&line));
+                self.in_line_start = true;
+                out.push_str(&self.capabilities.dim(&line));
             } else {
-                out.push_str(&self.look.ink("36", &line));
+                out.push_str(&self.capabilities.style("36", &line));
             }
             out.push('\n');
             return;
         }
         if it != '\n' {
-            self.head.push(it);
+            self.line_start.push(it);
         }
-        let line = match (kind(&self.head), it) {
-            (Line::Unclear, '\n') => Line::Plain,
-            (Line::Fence, '\n') => Line::Fence,
+        let line = match (line_kind(&self.line_start), it) {
+            (LineKind::Undecided, '\n') => LineKind::Plain,
+            (LineKind::Fence, '\n') => LineKind::Fence,
             // The name of the language follows.
-            (Line::Fence, _) => return,
+            (LineKind::Fence, _) => return,
             (line, _) => line,
         };
         let head = match line {
-            Line::Unclear => return,
-            _ => std::mem::take(&mut self.head),
+            LineKind::Undecided => return,
+            _ => std::mem::take(&mut self.line_start),
         };
         match line {
-            Line::Unclear => {}
-            Line::Fence => {
+            LineKind::Undecided => {}
+            LineKind::Fence => {
                 let mark = head.trim_start().chars().next().unwrap_or('`');
                 self.fence = Some(head.trim_start().chars().take_while(|it| *it == mark).collect());
-                out.push_str(&self.look.dim(&head));
+                out.push_str(&self.capabilities.dim(&head));
                 out.push('\n');
             }
-            Line::Heading => {
-                self.at_head = false;
+            LineKind::Heading => {
+                self.in_line_start = false;
                 self.heading = true;
                 out.push_str("\x1b[1;4m");
             }
-            Line::Item(blanks, mark) => {
-                self.at_head = false;
+            LineKind::Item(blanks, mark) => {
+                self.in_line_start = false;
                 out.push_str(&" ".repeat(blanks));
-                out.push_str(&self.look.ink("33", &mark));
+                out.push_str(&self.capabilities.style("33", &mark));
                 out.push(' ');
                 self.last = ' ';
             }
-            Line::Quote => {
-                self.at_head = false;
-                out.push_str(&self.look.dim(self.look.mark("│ ", "> ")));
+            LineKind::Quote => {
+                self.in_line_start = false;
+                out.push_str(&self.capabilities.dim(self.capabilities.symbol("│ ", "> ")));
                 self.last = ' ';
             }
-            Line::Plain => {
-                self.at_head = false;
+            LineKind::Plain => {
+                self.in_line_start = false;
                 self.last = '\n';
                 for letter in head.chars() {
-                    self.go_on(letter, out);
+                    self.push_inline(letter, out);
                 }
                 if it == '\n' {
-                    self.go_on('\n', out);
+                    self.push_inline('\n', out);
                 }
             }
         }
     }
 
     /// One more letter inside of a line.
-    fn go_on(&mut self, it: char, out: &mut String) {
+    fn push_inline(&mut self, it: char, out: &mut String) {
         let is_mark = it == '`' || (it == '*' && !self.code);
-        if is_mark && self.marks.chars().next().is_none_or(|first| first == it) && self.last != '\\' {
-            self.marks.push(it);
+        if is_mark && self.pending_marks.chars().next().is_none_or(|first| first == it) && self.last != '\\' {
+            self.pending_marks.push(it);
             return;
         }
-        self.settle(it, out);
+        self.resolve_marks(it, out);
         if is_mark && self.last != '\\' {
-            self.marks.push(it);
+            self.pending_marks.push(it);
             return;
         }
         if it == '\n' {
-            self.close(out);
-            self.at_head = true;
+            self.reset_styles(out);
+            self.in_line_start = true;
         }
         out.push(it);
         self.last = it;
     }
 
     /// The marks before a letter, now that it is known.
-    fn settle(&mut self, next: char, out: &mut String) {
-        let marks = std::mem::take(&mut self.marks);
+    fn resolve_marks(&mut self, next: char, out: &mut String) {
+        let marks = std::mem::take(&mut self.pending_marks);
         if marks.is_empty() {
             return;
         }
         let (opens, closes) = (!next.is_whitespace(), !self.last.is_whitespace());
         match marks.as_str() {
-            "`" if self.code => self.turn_code(false, out),
-            "`" if opens || next == ' ' => self.turn_code(true, out),
+            "`" if self.code => self.set_code(false, out),
+            "`" if opens || next == ' ' => self.set_code(true, out),
             "**" if self.strong && closes => {
                 self.strong = false;
-                self.again(out);
+                self.reapply_styles(out);
             }
             "**" if !self.strong && opens => {
                 self.strong = true;
-                self.again(out);
+                self.reapply_styles(out);
             }
             "*" if self.slanted && closes => {
                 self.slanted = false;
-                self.again(out);
+                self.reapply_styles(out);
             }
             "*" if !self.slanted && opens => {
                 self.slanted = true;
-                self.again(out);
+                self.reapply_styles(out);
             }
             other => out.push_str(other),
         }
         self.last = marks.chars().last().unwrap_or(self.last);
     }
 
-    fn turn_code(&mut self, on: bool, out: &mut String) {
+    fn set_code(&mut self, on: bool, out: &mut String) {
         self.code = on;
-        self.again(out);
+        self.reapply_styles(out);
     }
 
     /// The colours that hold now.
-    fn again(&self, out: &mut String) {
+    fn reapply_styles(&self, out: &mut String) {
         out.push_str("\x1b[0m");
         let inks = [(self.heading, "1;4"), (self.strong, "1"), (self.slanted, "3"), (self.code, "36")];
         for (_, code) in inks.iter().filter(|(on, _)| *on) {
@@ -227,7 +227,7 @@ impl Markdown {
     }
 
     /// Ends every colour: none goes over the end of a line.
-    fn close(&mut self, out: &mut String) {
+    fn reset_styles(&mut self, out: &mut String) {
         if self.strong || self.slanted || self.code || self.heading {
             out.push_str("\x1b[0m");
         }
@@ -236,33 +236,33 @@ impl Markdown {
 }
 
 /// What a line is, by its beginning.
-fn kind(head: &str) -> Line {
+fn line_kind(head: &str) -> LineKind {
     let blanks = head.len() - head.trim_start_matches(' ').len();
     let rest = &head[blanks..];
-    let Some(first) = rest.chars().next() else { return Line::Unclear };
+    let Some(first) = rest.chars().next() else { return LineKind::Undecided };
     let run = rest.chars().take_while(|it| *it == first).count();
     let after = rest[first.len_utf8() * run..].chars().next();
     match (first, after) {
-        ('#', None) if run <= 6 => Line::Unclear,
-        ('#', Some(' ')) if run <= 6 => Line::Heading,
-        ('>', None) if run == 1 => Line::Unclear,
-        ('>', Some(' ')) if run == 1 => Line::Quote,
-        ('`' | '~', None) if run < 3 => Line::Unclear,
-        ('`' | '~', _) if run >= 3 => Line::Fence,
-        ('-' | '*' | '+', None) if run == 1 => Line::Unclear,
-        ('-' | '*' | '+', Some(' ')) if run == 1 => Line::Item(blanks, "•".into()),
-        ('0'..='9', _) => numbered(rest, blanks),
-        _ => Line::Plain,
+        ('#', None) if run <= 6 => LineKind::Undecided,
+        ('#', Some(' ')) if run <= 6 => LineKind::Heading,
+        ('>', None) if run == 1 => LineKind::Undecided,
+        ('>', Some(' ')) if run == 1 => LineKind::Quote,
+        ('`' | '~', None) if run < 3 => LineKind::Undecided,
+        ('`' | '~', _) if run >= 3 => LineKind::Fence,
+        ('-' | '*' | '+', None) if run == 1 => LineKind::Undecided,
+        ('-' | '*' | '+', Some(' ')) if run == 1 => LineKind::Item(blanks, "•".into()),
+        ('0'..='9', _) => ordered_item(rest, blanks),
+        _ => LineKind::Plain,
     }
 }
 
-fn numbered(rest: &str, blanks: usize) -> Line {
+fn ordered_item(rest: &str, blanks: usize) -> LineKind {
     let digits = rest.chars().take_while(char::is_ascii_digit).count();
     match &rest.as_bytes()[digits..] {
-        [] if digits <= 3 => Line::Unclear,
-        [b'.' | b')'] => Line::Unclear,
-        [b'.' | b')', b' ', ..] => Line::Item(blanks, rest[..=digits].to_owned()),
-        _ => Line::Plain,
+        [] if digits <= 3 => LineKind::Undecided,
+        [b'.' | b')'] => LineKind::Undecided,
+        [b'.' | b')', b' ', ..] => LineKind::Item(blanks, rest[..=digits].to_owned()),
+        _ => LineKind::Plain,
     }
 }
 
@@ -270,14 +270,14 @@ fn numbered(rest: &str, blanks: usize) -> Line {
 mod tests {
     use super::*;
 
-    const COLOUR: Look = Look { colour: true, live: true, unicode: true };
+    const COLOUR: TerminalCapabilities = TerminalCapabilities { color: true, can_redraw: true, unicode: true };
 
     /// The text rendered letter by letter, with escape sequences as `⟨1⟩`.
     fn shown(text: &str) -> String {
-        let mut markdown = Markdown::new(COLOUR);
+        let mut markdown = MarkdownRenderer::new(COLOUR);
         let mut out: String = text.chars().map(|it| markdown.push(&it.to_string())).collect();
         out.push_str(&markdown.finish());
-        let mut whole = Markdown::new(COLOUR);
+        let mut whole = MarkdownRenderer::new(COLOUR);
         let at_once = whole.push(text) + &whole.finish();
         assert_eq!(out, at_once, "the size of the pieces makes no difference");
         out.replace("\x1b[", "⟨")
@@ -310,6 +310,6 @@ mod tests {
     #[test]
     fn a_model_cannot_draw() {
         assert_eq!(shown("a\x1b[2Jb"), "a\\x1b[2Jb");
-        assert_eq!(Markdown::new(Look::PLAIN).push("**a** \x07"), "**a** \\x07");
+        assert_eq!(MarkdownRenderer::new(TerminalCapabilities::PLAIN).push("**a** \x07"), "**a** \\x07");
     }
 }

@@ -7,9 +7,11 @@ mod markdown;
 mod person;
 mod screen;
 
-pub(crate) use input::{Input, Typed};
-pub(crate) use lines::{called, calling, changes, count, money, short, todos, took};
-pub(crate) use look::Look;
-pub(crate) use markdown::Markdown;
-pub(crate) use person::Person;
+pub(crate) use input::{LineEvent, LineInput};
+pub(crate) use lines::{
+    format_call, format_count, format_diffs, format_duration, format_result, format_todos, format_usage, one_line,
+};
+pub(crate) use look::TerminalCapabilities;
+pub(crate) use markdown::MarkdownRenderer;
+pub(crate) use person::TerminalUser;
 pub(crate) use screen::Screen;

@@ -7,44 +7,52 @@ use std::{
 
 use helve_contract::{
     Call, Error, Result, async_trait,
-    ports::{self, Todo, User, Verdict},
+    ports::{self, PlanDecision, Todo, User},
 };
-use helve_engine::{Answer, Approver, Mode, ModeSwitch, Question, ShownSize};
+use helve_engine::{ApprovalDecision, ApprovalRequest, Approver, Mode, ModeSwitch, ShownSize};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{Input, Markdown, Screen, Typed, lines};
-use crate::{knobs::SessionKnobs, print::harmless};
+use super::{LineEvent, LineInput, MarkdownRenderer, Screen, lines};
+use crate::{knobs::SessionKnobs, print::escape_for_terminal};
 
 /// Somebody who reads the screen and types.
-pub(crate) struct Person {
+pub(crate) struct TerminalUser {
     screen: Screen,
-    input: Input,
-    knobs: Arc<SessionKnobs>,
+    input: LineInput,
+    runtime_settings: Arc<SessionKnobs>,
     /// One question at a time.
-    turn: tokio::sync::Mutex<()>,
+    prompt_lock: tokio::sync::Mutex<()>,
     todos: Mutex<Vec<Todo>>,
     mode: ModeSwitch,
     /// Told when the user wants the turn to stop.
-    stop: Arc<Notify>,
+    stop_requested: Arc<Notify>,
 }
 
-impl Person {
+impl TerminalUser {
     /// Somebody at this terminal, who may change the mode with this switch.
     pub(crate) fn new(
         screen: Screen,
-        input: Input,
+        input: LineInput,
         knobs: Arc<SessionKnobs>,
         mode: ModeSwitch,
         stop: Arc<Notify>,
     ) -> Self {
-        Self { screen, input, knobs, turn: tokio::sync::Mutex::new(()), todos: Mutex::default(), mode, stop }
+        Self {
+            screen,
+            input,
+            runtime_settings: knobs,
+            prompt_lock: tokio::sync::Mutex::new(()),
+            todos: Mutex::default(),
+            mode,
+            stop_requested: stop,
+        }
     }
 
     /// Shows the to-do list of a conversation that goes on.
     pub(crate) fn recall_todos(&self, todos: Vec<Todo>) {
         if !todos.is_empty() {
-            self.screen.write(&lines::todos(self.screen.look, &todos));
+            self.screen.write(&lines::format_todos(self.screen.capabilities, &todos));
         }
         *self.todos.lock().unwrap_or_else(PoisonError::into_inner) = todos;
     }
@@ -55,25 +63,25 @@ impl Person {
     }
 
     /// Forgets the to-do list: another conversation begins.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear_todos(&self) {
         self.todos.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// One line from the user; Ctrl-C and the end of input are no answer.
-    async fn line(&self, words: &str) -> Option<String> {
-        match self.input.line(words, false).await {
-            Typed::Line(line) => Some(line.trim().to_owned()),
-            Typed::Interrupt => {
-                self.stop.notify_one();
+    async fn read_line(&self, words: &str) -> Option<String> {
+        match self.input.read_line(words, false).await {
+            LineEvent::Line(line) => Some(line.trim().to_owned()),
+            LineEvent::Interrupt => {
+                self.stop_requested.notify_one();
                 None
             }
-            Typed::End => None,
+            LineEvent::End => None,
         }
     }
 
     /// Shows what an approval is about. Returns whether something is left out that `v` shows.
-    fn put(&self, question: &Question, size: ShownSize) -> bool {
-        let look = self.screen.look;
+    fn show_approval(&self, question: &ApprovalRequest, size: ShownSize) -> bool {
+        let look = self.screen.capabilities;
         let mut is_cut = false;
         let mut shorten = |text: &str| {
             let (text, cut) = size.shorten(text);
@@ -82,11 +90,11 @@ impl Person {
         };
         self.screen.end_line();
         let summary = shorten(&question.summary);
-        let mut text = format!("{} {}\n", look.ink("33", look.mark("?", "?")), look.bold(&summary));
+        let mut text = format!("{} {}\n", look.style("33", look.symbol("?", "?")), look.bold(&summary));
         for command in question.commands.iter().filter(|_| question.commands.len() > 1) {
             text.push_str(&format!("    {} {}\n", look.dim("runs:"), shorten(command)));
         }
-        if let Some(folder) = &question.folder {
+        if let Some(folder) = &question.cwd {
             text.push_str(&format!("    {} {}\n", look.dim("in:"), shorten(folder)));
         }
         for argument in &question.arguments {
@@ -95,16 +103,16 @@ impl Person {
         }
         let diff = shorten(question.diff.as_deref().unwrap_or_default());
         for line in diff.lines() {
-            let line = harmless(line);
+            let line = escape_for_terminal(line);
             let shown = match line.as_bytes().first() {
-                Some(b'+') => look.ink("32", &line),
-                Some(b'-') => look.ink("31", &line),
+                Some(b'+') => look.style("32", &line),
+                Some(b'-') => look.style("31", &line),
                 _ => line.into_owned(),
             };
             text.push_str(&format!("    {shown}\n"));
         }
-        text.push_str(&format!("  {}\n", look.dim(&format!("asked because {}", question.why))));
-        let grant = shorten(&question.grant);
+        text.push_str(&format!("  {}\n", look.dim(&format!("asked because {}", question.reason))));
+        let grant = shorten(&question.session_grant);
         // For an edit the rule would be its file; the line is worth its place where a program or a host is meant.
         if !question.rules.is_empty() && question.diff.is_none() {
             let rules = shorten(&question.rules.join(", "));
@@ -119,27 +127,27 @@ impl Person {
     }
 
     /// One question with its options.
-    async fn choose(&self, question: &ports::Question) -> Option<String> {
-        let look = self.screen.look;
-        let mut text = format!("{} {}\n", look.ink("33", "?"), look.bold(&harmless(&question.question)));
+    async fn ask_question(&self, question: &ports::Question) -> Option<String> {
+        let look = self.screen.capabilities;
+        let mut text = format!("{} {}\n", look.style("33", "?"), look.bold(&escape_for_terminal(&question.question)));
         for (at, option) in question.options.iter().enumerate() {
-            let (label, about) = (lines::short(&option.label, 100), lines::short(&option.description, 200));
+            let (label, about) = (lines::one_line(&option.label, 100), lines::one_line(&option.description, 200));
             text.push_str(&format!("  {}. {label}  {}\n", at + 1, look.dim(&about)));
         }
         self.screen.end_line();
         self.screen.write(&text);
         let words = if question.multi_select { "numbers, or your own words: " } else { "number, or your own words: " };
         loop {
-            let line = self.line(words).await?;
+            let line = self.read_line(words).await?;
             if !line.is_empty() {
-                return Some(chosen(question, &line));
+                return Some(parse_choice(question, &line));
             }
         }
     }
 }
 
 /// What a line means: the labels of its numbers, or itself.
-fn chosen(question: &ports::Question, line: &str) -> String {
+fn parse_choice(question: &ports::Question, line: &str) -> String {
     let label = |word: &str| {
         let number: usize = word.parse().ok()?;
         question.options.get(number.checked_sub(1)?).map(|it| it.label.clone())
@@ -156,31 +164,31 @@ fn chosen(question: &ports::Question, line: &str) -> String {
 const AT_FIRST: ShownSize = ShownSize { lines: 40, columns: 300 };
 
 /// What a line says to an approval; `None`: nothing that can be understood.
-fn consent(line: &str) -> Option<Answer> {
+fn parse_decision(line: &str) -> Option<ApprovalDecision> {
     let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match first.to_ascii_lowercase().as_str() {
-        "y" | "yes" => Some(Answer::Once),
-        "a" | "always" => Some(Answer::Session),
-        "n" | "no" => Some(Answer::Deny(rest.trim().to_owned())),
+        "y" | "yes" => Some(ApprovalDecision::AllowOnce),
+        "a" | "always" => Some(ApprovalDecision::AllowForSession),
+        "n" | "no" => Some(ApprovalDecision::Deny(rest.trim().to_owned())),
         _ => None,
     }
 }
 
 #[async_trait]
-impl Approver for Person {
-    async fn ask(&self, question: &Question, _: &Call) -> Answer {
-        let _turn = self.turn.lock().await;
-        let mut is_cut = self.put(question, AT_FIRST);
+impl Approver for TerminalUser {
+    async fn request_approval(&self, question: &ApprovalRequest, _: &Call) -> ApprovalDecision {
+        let _turn = self.prompt_lock.lock().await;
+        let mut is_cut = self.show_approval(question, AT_FIRST);
         loop {
             let words = if is_cut { "  allow? [y/a/n/v] " } else { "  allow? [y/a/n] " };
-            let Some(line) = self.line(words).await else {
-                return Answer::Deny("the user gave no answer".to_owned());
+            let Some(line) = self.read_line(words).await else {
+                return ApprovalDecision::Deny("the user gave no answer".to_owned());
             };
             if is_cut && matches!(line.as_str(), "v" | "V") {
-                is_cut = self.put(question, ShownSize { lines: usize::MAX, columns: usize::MAX });
+                is_cut = self.show_approval(question, ShownSize { lines: usize::MAX, columns: usize::MAX });
                 continue;
             }
-            if let Some(answer) = consent(&line) {
+            if let Some(answer) = parse_decision(&line) {
                 return answer;
             }
             self.screen.line("  write y, a, or n and why not");
@@ -189,12 +197,12 @@ impl Approver for Person {
 }
 
 #[async_trait]
-impl User for Person {
+impl User for TerminalUser {
     async fn ask(&self, _: &Call, questions: &[ports::Question]) -> Result<BTreeMap<String, String>> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.prompt_lock.lock().await;
         let mut answers = BTreeMap::new();
         for question in questions {
-            let Some(answer) = self.choose(question).await else {
+            let Some(answer) = self.ask_question(question).await else {
                 return Err(Error::failed(
                     "the user did not answer; go on without it, or end your turn and say what you need",
                 ));
@@ -207,76 +215,80 @@ impl User for Person {
     async fn show_todos(&self, _: &Call, todos: &[Todo]) {
         todos.clone_into(&mut self.todos.lock().unwrap_or_else(PoisonError::into_inner));
         self.screen.end_line();
-        self.screen.write(&lines::todos(self.screen.look, todos));
+        self.screen.write(&lines::format_todos(self.screen.capabilities, todos));
     }
 
-    async fn planning(&self, _: &Call) -> bool {
+    async fn is_planning(&self, _: &Call) -> bool {
         self.mode.get() == Mode::Plan
     }
 
-    async fn approve_plan(&self, _: &Call, plan: &str) -> Result<Verdict> {
-        let _turn = self.turn.lock().await;
-        let mut markdown = Markdown::new(self.screen.look);
-        self.screen.line(&self.screen.look.bold("The plan:"));
+    async fn approve_plan(&self, _: &Call, plan: &str) -> Result<PlanDecision> {
+        let _turn = self.prompt_lock.lock().await;
+        let mut markdown = MarkdownRenderer::new(self.screen.capabilities);
+        self.screen.line(&self.screen.capabilities.bold("The plan:"));
         self.screen.write(&(markdown.push(plan) + &markdown.finish()));
         self.screen.end_line();
         let words = "  go on with this plan? [y, e to go on and accept edits, or what should be different] ";
-        let line = self.line(words).await;
+        let line = self.read_line(words).await;
         let verdict = match line.as_deref() {
-            Some("y" | "Y" | "yes" | "Yes") => Verdict::Yes,
-            Some("e" | "E") => Verdict::YesAcceptEdits,
-            Some("" | "n" | "N" | "no" | "No") => Verdict::No(String::new()),
-            Some(words) => Verdict::No(words.to_owned()),
-            None => Verdict::No("the user gave no answer".to_owned()),
+            Some("y" | "Y" | "yes" | "Yes") => PlanDecision::Approved,
+            Some("e" | "E") => PlanDecision::YesAcceptEdits,
+            Some("" | "n" | "N" | "no" | "No") => PlanDecision::Rejected(String::new()),
+            Some(words) => PlanDecision::Rejected(words.to_owned()),
+            None => PlanDecision::Rejected("the user gave no answer".to_owned()),
         };
-        if matches!(verdict, Verdict::No(_)) || self.mode.end_plan().is_none() {
+        if matches!(verdict, PlanDecision::Rejected(_)) || self.mode.end_plan().is_none() {
             return Ok(verdict);
         }
-        if verdict == Verdict::YesAcceptEdits {
+        if verdict == PlanDecision::YesAcceptEdits {
             self.mode.accept_edits();
         }
-        self.screen.line(&self.screen.look.dim(&format!("  mode: {}", self.mode.get().name())));
+        self.screen.line(&self.screen.capabilities.dim(&format!("  mode: {}", self.mode.get().name())));
         Ok(verdict)
     }
 
     async fn setting(&self, _: &Call, name: &str) -> Result<Option<Value>> {
-        Ok(self.knobs.base().get(name))
+        Ok(self.runtime_settings.base().get(name))
     }
 
     async fn set_setting(&self, _: &Call, name: &str, value: Value) -> Result<Value> {
-        let (before, now) = self.knobs.set_for_all(name, value)?;
-        let look = self.screen.look;
-        self.screen.line(&look.dim(&format!("  {} is now {}", harmless(name), harmless(&now.to_string()))));
+        let (before, now) = self.runtime_settings.set_for_all(name, value)?;
+        let look = self.screen.capabilities;
+        self.screen.line(&look.dim(&format!(
+            "  {} is now {}",
+            escape_for_terminal(name),
+            escape_for_terminal(&now.to_string())
+        )));
         Ok(before)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::ports::Choice;
+    use helve_contract::ports::QuestionOption;
 
     use super::*;
 
     #[test]
     fn an_answer_is_a_number_or_words() {
-        let option = |label: &str| Choice { label: label.into(), description: String::new() };
+        let option = |label: &str| QuestionOption { label: label.into(), description: String::new() };
         let mut question = ports::Question {
             question: "Which?".into(),
             header: "Which".into(),
             options: vec![option("red"), option("blue")],
             multi_select: false,
         };
-        let seen = ["2", "3", "1, 2", "green please"].map(|line| chosen(&question, line));
+        let seen = ["2", "3", "1, 2", "green please"].map(|line| parse_choice(&question, line));
         assert_eq!(seen, ["blue", "3", "1, 2", "green please"]);
         question.multi_select = true;
-        assert_eq!(chosen(&question, "1, 2"), "red, blue");
+        assert_eq!(parse_choice(&question, "1, 2"), "red, blue");
     }
 
     #[test]
     fn consent_is_said_in_a_letter() {
-        assert_eq!(consent("y"), Some(Answer::Once));
-        assert_eq!(consent("A"), Some(Answer::Session));
-        assert_eq!(consent("n use make instead"), Some(Answer::Deny("use make instead".into())));
-        assert_eq!(consent("hm"), None);
+        assert_eq!(parse_decision("y"), Some(ApprovalDecision::AllowOnce));
+        assert_eq!(parse_decision("A"), Some(ApprovalDecision::AllowForSession));
+        assert_eq!(parse_decision("n use make instead"), Some(ApprovalDecision::Deny("use make instead".into())));
+        assert_eq!(parse_decision("hm"), None);
     }
 }

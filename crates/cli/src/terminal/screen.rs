@@ -11,18 +11,18 @@ use std::{
 
 use unicode_width::UnicodeWidthChar;
 
-use super::{Look, look};
-use crate::print::harmless;
+use super::{TerminalCapabilities, look};
+use crate::print::escape_for_terminal;
 
 /// The screen. Cheap to clone; every clone is the same screen.
 #[derive(Clone)]
 pub(crate) struct Screen {
     /// What it can do.
-    pub(crate) look: Look,
-    inner: Arc<Mutex<Inner>>,
+    pub(crate) capabilities: TerminalCapabilities,
+    inner: Arc<Mutex<ScreenState>>,
 }
 
-struct Inner {
+struct ScreenState {
     out: Box<dyn Write + Send>,
     /// Whether the text ends in the middle of a line.
     mid_line: bool,
@@ -35,33 +35,33 @@ struct Inner {
     /// Whether the line at the bottom stands there now.
     drawn: bool,
     /// What waits until a question is answered.
-    held: Option<String>,
+    paused_output: Option<String>,
     /// Writes above a line that is being typed.
-    above: Option<Above>,
+    print_above: Option<PrintAbove>,
     frame: usize,
 }
 
 /// Writes above a line that is being typed; whether it did.
-pub(super) type Above = Box<dyn FnMut(String) -> bool + Send>;
+pub(super) type PrintAbove = Box<dyn FnMut(String) -> bool + Send>;
 
 impl Screen {
     /// A screen that writes here.
-    pub(crate) fn new(look: Look, out: impl Write + Send + 'static) -> Self {
-        let inner = Inner {
+    pub(crate) fn new(look: TerminalCapabilities, out: impl Write + Send + 'static) -> Self {
+        let inner = ScreenState {
             out: Box::new(out),
             mid_line: false,
             status: None,
             detail: String::new(),
             typed: String::new(),
             drawn: false,
-            held: None,
-            above: None,
+            paused_output: None,
+            print_above: None,
             frame: 0,
         };
-        Self { look, inner: Arc::new(Mutex::new(inner)) }
+        Self { capabilities: look, inner: Arc::new(Mutex::new(inner)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, ScreenState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,9 +71,9 @@ impl Screen {
             return;
         }
         let mut inner = self.lock();
-        match &mut inner.held {
+        match &mut inner.paused_output {
             Some(held) => held.push_str(text),
-            None => inner.scroll(text, self.look),
+            None => inner.scroll(text, self.capabilities),
         }
     }
 
@@ -86,92 +86,92 @@ impl Screen {
     /// Ends a line that was begun.
     pub(crate) fn end_line(&self) {
         let mut inner = self.lock();
-        let open = match &inner.held {
+        let open = match &inner.paused_output {
             Some(held) if !held.is_empty() => !held.ends_with('\n'),
             _ => inner.mid_line,
         };
         if open {
-            match &mut inner.held {
+            match &mut inner.paused_output {
                 Some(held) => held.push('\n'),
-                None => inner.scroll("\n", self.look),
+                None => inner.scroll("\n", self.capabilities),
             }
         }
     }
 
     /// What goes on from now; `None`: nothing does.
-    pub(crate) fn status(&self, text: Option<&str>) {
+    pub(crate) fn set_status(&self, text: Option<&str>) {
         let mut inner = self.lock();
-        inner.wipe();
+        inner.clear_status();
         inner.status = text.map(|it| (it.to_owned(), Instant::now()));
         inner.detail.clear();
-        inner.draw(self.look);
+        inner.draw(self.capabilities);
     }
 
     /// A word more about what goes on.
-    pub(crate) fn detail(&self, text: &str) {
+    pub(crate) fn set_detail(&self, text: &str) {
         text.clone_into(&mut self.lock().detail);
     }
 
     /// What was typed so far while something goes on.
-    pub(crate) fn typed(&self, text: &str) {
+    pub(crate) fn set_typed(&self, text: &str) {
         let mut inner = self.lock();
-        inner.wipe();
+        inner.clear_status();
         text.clone_into(&mut inner.typed);
-        inner.draw(self.look);
+        inner.draw(self.capabilities);
     }
 
     /// Draws the line at the bottom again, one step further.
-    pub(crate) fn tick(&self) {
+    pub(crate) fn redraw_status(&self) {
         let mut inner = self.lock();
         if inner.drawn {
             inner.frame += 1;
-            inner.wipe();
-            inner.draw(self.look);
+            inner.clear_status();
+            inner.draw(self.capabilities);
         }
     }
 
     /// Nothing is written until [`release`](Self::release): a question stands there.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn pause_output(&self) {
         self.end_line();
         let mut inner = self.lock();
-        inner.wipe();
-        inner.held.get_or_insert_default();
+        inner.clear_status();
+        inner.paused_output.get_or_insert_default();
     }
 
     /// Words before an answer, past what waits.
     pub(crate) fn prompt(&self, words: &str) {
-        self.lock().put(words);
+        self.lock().write_raw(words);
     }
 
     /// Says what writes above a line that is being typed.
-    pub(super) fn above(&self, above: Above) {
-        self.lock().above = Some(above);
+    pub(super) fn set_print_above(&self, above: PrintAbove) {
+        self.lock().print_above = Some(above);
     }
 
     /// Writes what waits above the line that is being typed, where that can be done.
-    pub(crate) fn surface(&self) {
+    pub(crate) fn flush_above(&self) {
         let mut inner = self.lock();
-        let Some(held) = inner.held.as_mut().map(std::mem::take).filter(|it| !it.is_empty()) else { return };
-        if !inner.above.as_mut().is_some_and(|write| write(held.clone())) {
-            inner.held = Some(held);
+        let Some(held) = inner.paused_output.as_mut().map(std::mem::take).filter(|it| !it.is_empty()) else { return };
+        if !inner.print_above.as_mut().is_some_and(|write| write(held.clone())) {
+            inner.paused_output = Some(held);
         }
     }
 
     /// Writes what had to wait.
-    pub(crate) fn release(&self) {
+    pub(crate) fn resume_output(&self) {
         let mut inner = self.lock();
         // The answer ended its line.
         inner.mid_line = false;
-        if let Some(held) = inner.held.take() {
-            inner.scroll(&held, self.look);
+        if let Some(held) = inner.paused_output.take() {
+            inner.scroll(&held, self.capabilities);
         }
     }
 }
 
-impl Inner {
-    fn scroll(&mut self, text: &str, look: Look) {
-        self.wipe();
-        self.put(text);
+impl ScreenState {
+    fn scroll(&mut self, text: &str, look: TerminalCapabilities) {
+        self.clear_status();
+        self.write_raw(text);
         if let Some(last) = text.chars().last() {
             self.mid_line = last != '\n';
         }
@@ -179,16 +179,16 @@ impl Inner {
     }
 
     /// Takes the line at the bottom away.
-    fn wipe(&mut self) {
+    fn clear_status(&mut self) {
         if self.drawn {
-            self.put("\r\x1b[K");
+            self.write_raw("\r\x1b[K");
             self.drawn = false;
         }
     }
 
     /// Draws the line at the bottom, where there is one and it may stand.
-    fn draw(&mut self, look: Look) {
-        if !look.live || self.mid_line || self.drawn || self.held.is_some() {
+    fn draw(&mut self, look: TerminalCapabilities) {
+        if !look.can_redraw || self.mid_line || self.drawn || self.paused_output.is_some() {
             return;
         }
         let Some((text, since)) = &self.status else { return };
@@ -198,21 +198,21 @@ impl Inner {
         let detail = if self.detail.is_empty() { String::new() } else { format!(" · {}", self.detail) };
         let mut shown = format!("{frame} {text} {}s{detail} · Ctrl-C stops", since.elapsed().as_secs());
         if !self.typed.is_empty() {
-            shown = format!("{frame} {}s › {}", since.elapsed().as_secs(), harmless(&self.typed));
+            shown = format!("{frame} {}s › {}", since.elapsed().as_secs(), escape_for_terminal(&self.typed));
         }
-        let shown = fitting(&shown, look::columns().saturating_sub(1), !self.typed.is_empty());
-        self.put(&look.dim(&shown));
+        let shown = fit_columns(&shown, look::terminal_columns().saturating_sub(1), !self.typed.is_empty());
+        self.write_raw(&look.dim(&shown));
         self.drawn = true;
     }
 
     /// A terminal that went away is noticed by whoever reads from it.
-    fn put(&mut self, text: &str) {
+    fn write_raw(&mut self, text: &str) {
         _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
     }
 }
 
 /// As much of a line as fits: its beginning, or its end.
-fn fitting(text: &str, columns: usize, keep_end: bool) -> String {
+fn fit_columns(text: &str, columns: usize, keep_end: bool) -> String {
     let width = |it: char| it.width().unwrap_or(0);
     if text.chars().map(width).sum::<usize>() <= columns {
         return text.to_owned();
@@ -258,31 +258,32 @@ mod tests {
     #[test]
     fn the_bottom_line_makes_room_for_text() {
         let paper = Paper::default();
-        let screen = Screen::new(Look { colour: false, live: true, unicode: false }, paper.clone());
-        screen.status(Some("asking"));
+        let screen =
+            Screen::new(TerminalCapabilities { color: false, can_redraw: true, unicode: false }, paper.clone());
+        screen.set_status(Some("asking"));
         screen.write("half ");
         screen.write("a line\n");
-        screen.status(None);
+        screen.set_status(None);
         assert_eq!(paper.text(), "| asking 0s · Ctrl-C stops⟨wiped⟩half a line\n| asking 0s · Ctrl-C stops⟨wiped⟩");
     }
 
     #[test]
     fn what_comes_during_a_question_waits() {
         let paper = Paper::default();
-        let screen = Screen::new(Look::PLAIN, paper.clone());
+        let screen = Screen::new(TerminalCapabilities::PLAIN, paper.clone());
         screen.write("half");
-        screen.hold();
+        screen.pause_output();
         screen.line("late");
         assert_eq!(paper.text(), "half\n");
-        screen.release();
+        screen.resume_output();
         assert_eq!(paper.text(), "half\nlate\n");
     }
 
     #[test]
     fn a_long_line_is_cut_to_fit() {
-        assert_eq!(fitting("abcdef", 6, false), "abcdef");
-        assert_eq!(fitting("abcdef", 4, false), "abc…");
-        assert_eq!(fitting("abcdef", 4, true), "…def");
-        assert_eq!(fitting("日本語", 5, false), "日本…");
+        assert_eq!(fit_columns("abcdef", 6, false), "abcdef");
+        assert_eq!(fit_columns("abcdef", 4, false), "abc…");
+        assert_eq!(fit_columns("abcdef", 4, true), "…def");
+        assert_eq!(fit_columns("日本語", 5, false), "日本…");
     }
 }

@@ -1,7 +1,7 @@
 //! Every surface assembles its sessions in the same way: agents, summaries, secrets and time limits are the same in
 //! `helve call`, `helve mcp` and `helve run`.
 
-use helve_script::Step;
+use helve_script::ScriptStep;
 use serde_json::json;
 
 use crate::{
@@ -13,16 +13,16 @@ use crate::{
 #[test]
 fn a_sub_agent_works_over_mcp_and_from_the_command_line() {
     let order = json!({ "description": "look", "prompt": "Look around.", "subagent_type": "general-purpose" });
-    let model = Model::new([Step::text("The agent looked.").expect("Look around.")]);
+    let model = Model::new([ScriptStep::text("The agent looked.").expect("Look around.")]);
     let result = &call_tools(&model.desk(), &["--dialect", "claude"], &[("Agent", order.clone())])[0];
     assert!(text(result).contains("The agent looked."), "{result}");
 
-    let model = Model::new([Step::text("The agent looked.").expect("Look around.")]);
+    let model = Model::new([ScriptStep::text("The agent looked.").expect("Look around.")]);
     let ran = model.desk().run(&["call", "Agent", &order.to_string(), "--dialect", "claude"]);
     assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("The agent looked."), "{}", ran.out);
 
-    let model = Model::new([Step::text("The child found it.").expect("Find it.")]);
+    let model = Model::new([ScriptStep::text("The child found it.").expect("Find it.")]);
     let spawn = json!({ "message": "Find it.", "task": "Find it.", "prompt": "Find it." });
     let ran = model.desk().run(&["call", "sessions_spawn", &spawn.to_string(), "--dialect", "solo"]);
     assert!(ran.out.contains("The child found it."), "{} {}", ran.out, ran.err);
@@ -34,7 +34,7 @@ fn a_session_over_mcp_hears_how_to_follow_an_agent_in_the_background() {
         "description": "count", "prompt": "Count.", "subagent_type": "general-purpose", "run_in_background": true,
         "name": "counter",
     });
-    let model = Model::new([Step::text("Three files.").expect("Count.")]);
+    let model = Model::new([ScriptStep::text("Three files.").expect("Count.")]);
     let output = json!({ "task_id": "counter", "block": true });
     let calls = [("Agent", order.clone()), ("TaskOutput", output)];
     let results = call_tools(&model.desk(), &["--dialect", "claude"], &calls);

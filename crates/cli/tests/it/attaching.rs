@@ -3,7 +3,7 @@
 use std::fs;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use helve_script::Step;
+use helve_script::ScriptStep;
 use helve_web::channels::sign;
 use serde_json::{Value, json};
 
@@ -16,8 +16,8 @@ use crate::{
 /// A red dot, as PNG.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 
-fn save(index: usize, path: &str) -> Step {
-    Step::call("attachment_save", json!({ "index": index, "path": path }))
+fn save(index: usize, path: &str) -> ScriptStep {
+    ScriptStep::call("attachment_save", json!({ "index": index, "path": path }))
 }
 
 /// The user's last message in the first request, as text.
@@ -38,12 +38,12 @@ fn a_run_takes_files_along() {
         save(1, "/tmp/dot.png"),
         save(2, "/shared/data.bin"),
         save(3, "/shared/none"),
-        Step::by(|request| {
+        ScriptStep::computed(|request| {
             let missing = request["messages"].to_string().contains("there is no attachment 3");
-            Step::text(if missing { "Saved." } else { "What?" })
+            ScriptStep::text(if missing { "Saved." } else { "What?" })
         }),
         save(0, "/shared/late.txt"),
-        Step::text("None left."),
+        ScriptStep::text("None left."),
     ]);
     let desk = model.desk();
     desk.put("home/notes.txt", "call Ann at https://example.com/\n");
@@ -103,8 +103,10 @@ fn what_cannot_be_attached_is_an_error_before_anything_is_asked() {
 
 #[test]
 fn a_secret_in_a_file_is_redacted_and_the_file_is_untrusted() {
-    let model =
-        Model::new([Step::call("web_fetch", json!({ "url": "http://127.0.0.1:9/?q=made-up" })), Step::text("Read.")]);
+    let model = Model::new([
+        ScriptStep::call("web_fetch", json!({ "url": "http://127.0.0.1:9/?q=made-up" })),
+        ScriptStep::text("Read."),
+    ]);
     let desk = model
         .desk()
         .env("MY_SECRET", "hunter2-hunter2-hunter2")
@@ -125,10 +127,10 @@ fn a_secret_in_a_file_is_redacted_and_the_file_is_untrusted() {
 fn a_chat_attaches_files_to_the_next_message() {
     let model = Model::new([
         save(0, "/shared/saved.txt"),
-        Step::text("Saved."),
-        Step::by(|request| {
+        ScriptStep::text("Saved."),
+        ScriptStep::computed(|request| {
             let messages = request["messages"].as_array().unwrap();
-            Step::text(format!("again: {}", messages.last().unwrap()["content"].to_string().contains("attached")))
+            ScriptStep::text(format!("again: {}", messages.last().unwrap()["content"].to_string().contains("attached")))
         }),
     ]);
     let desk = model.desk();
@@ -163,9 +165,9 @@ fn ended(site: &Site, session: &str) -> Value {
 fn files_are_uploaded_over_http() {
     let model = Model::new([
         save(0, "/shared/one.txt"),
-        Step::text("One."),
+        ScriptStep::text("One."),
         save(0, "/shared/two.txt").expect("in the middle"),
-        Step::text("Both."),
+        ScriptStep::text("Both."),
     ]);
     // The second message comes while the first call waits for a person.
     let desk = model.desk();
@@ -209,7 +211,7 @@ fn files_are_uploaded_over_http() {
 
 #[test]
 fn files_come_with_a_webhook() {
-    let model = Model::new([save(0, "/shared/build.log"), Step::text("Kept.")]);
+    let model = Model::new([save(0, "/shared/build.log"), ScriptStep::text("Kept.")]);
     let secret = "a secret of some letters";
     let desk = model
         .desk()

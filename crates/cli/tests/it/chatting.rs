@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helve_script::{Script, Step};
+use helve_script::{ModelScript, ScriptStep};
 use serde_json::json;
 
 use crate::{desk::Desk, model::Model};
@@ -24,11 +24,11 @@ fn a_pipe_is_read_line_by_line() {
     let file = desk.path("work/a.txt");
     let edit = json!({ "file_path": file, "old_string": "old", "new_string": "new" });
     let model = Model::new([
-        Step::call("Read", json!({ "file_path": file })),
-        Step::call("Edit", edit),
-        Step::text("**Done.**"),
-        Step::call("Edit", json!({ "file_path": file, "old_string": "new", "new_string": "newer" })),
-        Step::text("As you wish."),
+        ScriptStep::call("Read", json!({ "file_path": file })),
+        ScriptStep::call("Edit", edit),
+        ScriptStep::text("**Done.**"),
+        ScriptStep::call("Edit", json!({ "file_path": file, "old_string": "new", "new_string": "newer" })),
+        ScriptStep::text("As you wish."),
     ]);
     let desk = model.at(desk);
     let ran = desk.fed(&["chat"], "change it\ny\nonce more\nn not again\n/cost\n/nonsense\n");
@@ -73,14 +73,14 @@ fn a_sub_agent_cannot_end_plan_mode() {
     let desk = Desk::new();
     let file = desk.path("work/new.txt");
     let order = json!({ "description": "plan", "prompt": "ORDER: plan", "subagent_type": "general-purpose" });
-    let write = || Step::call("Write", json!({ "file_path": file, "content": "x" }));
+    let write = || ScriptStep::call("Write", json!({ "file_path": file, "content": "x" }));
     let model = Model::new([
-        Step::call("Task", order),
-        Step::call("ExitPlanMode", json!({ "plan": "1. write" })),
+        ScriptStep::call("Task", order),
+        ScriptStep::call("ExitPlanMode", json!({ "plan": "1. write" })),
         write(),
-        Step::text("CHILD DONE"),
+        ScriptStep::text("CHILD DONE"),
         write(),
-        Step::text("I could not."),
+        ScriptStep::text("I could not."),
     ]);
     let desk = model.at(desk);
     let ran = desk.fed(&["chat", "--mode", "plan"], "plan it\ny\ny\ny\n");
@@ -95,11 +95,11 @@ fn a_turn_is_taken_back() {
     desk.put("work/a.txt", "old\n");
     let [a, b] = ["work/a.txt", "work/b.txt"].map(|it| desk.path(it));
     let model = Model::new([
-        Step::call("Read", json!({ "file_path": a })),
-        Step::call("Edit", json!({ "file_path": a, "old_string": "old", "new_string": "new" })),
-        Step::call("Write", json!({ "file_path": b, "content": "made\n" })),
-        Step::text("Done."),
-        Step::text("Again."),
+        ScriptStep::call("Read", json!({ "file_path": a })),
+        ScriptStep::call("Edit", json!({ "file_path": a, "old_string": "old", "new_string": "new" })),
+        ScriptStep::call("Write", json!({ "file_path": b, "content": "made\n" })),
+        ScriptStep::text("Done."),
+        ScriptStep::text("Again."),
     ]);
     let desk = model.at(desk);
     let ran = desk.fed(&["chat", "--mode", "acceptEdits"], "change things\n/undo\nhello\n/undo\n/undo\n");
@@ -122,7 +122,7 @@ fn a_turn_is_taken_back() {
 
 #[test]
 fn commands_answer() {
-    let model = Model::new([Step::text("Hi.")]);
+    let model = Model::new([ScriptStep::text("Hi.")]);
     let desk = model.desk();
     let ran = desk.fed(&["chat"], "hello\n/mode plan\n/todos\n/sessions\n/dialect solo\n/tools\n/resume zzz\n//x\n");
     let out = steady(&ran.out);
@@ -139,7 +139,7 @@ fn commands_answer() {
 
 #[test]
 fn a_model_cannot_drive_the_terminal() {
-    let model = Model::new([Step::text("a\x1b]0;title\x07b\x1b[2J")]);
+    let model = Model::new([ScriptStep::text("a\x1b]0;title\x07b\x1b[2J")]);
     let ran = model.desk().fed(&["chat"], "hi\n");
     assert!(ran.out.contains("a\\x1b]0;title\\x07b\\x1b[2J"), "{}", ran.out);
 }
@@ -226,11 +226,11 @@ fn a_terminal_approves_interrupts_and_resumes() {
     let desk = Desk::new();
     let file = desk.path("work/new.txt");
     let model = Model::new([
-        Step::call("Write", json!({ "file_path": file, "content": "made\n" }))
-            .saying("I **write** it.\n\n- one\n- `two`"),
-        Step::text("Written."),
-        Step::call("Bash", json!({ "command": "sleep 100" })),
-        Step::text("Here again."),
+        ScriptStep::call("Write", json!({ "file_path": file, "content": "made\n" }))
+            .with_text("I **write** it.\n\n- one\n- `two`"),
+        ScriptStep::text("Written."),
+        ScriptStep::call("Bash", json!({ "command": "sleep 100" })),
+        ScriptStep::text("Here again."),
     ]);
     let desk = model.at(desk);
     tmux.start(&desk, &["chat", "--set", "approval.allow=Bash"]);
@@ -292,8 +292,8 @@ Written.
 fn a_message_typed_ahead_is_not_sent_after_an_interrupt() {
     let Some(tmux) = Tmux::new("typed-ahead") else { return };
     let model = Model::new([
-        Step::call("Bash", json!({ "command": "sleep 100" })),
-        Step::text("A fresh start.").expect("now this"),
+        ScriptStep::call("Bash", json!({ "command": "sleep 100" })),
+        ScriptStep::text("A fresh start.").expect("now this"),
     ]);
     let desk = model.desk();
     tmux.start(&desk, &["chat", "--set", "approval.allow=Bash"]);
@@ -322,12 +322,12 @@ fn an_agent_that_ends_while_the_prompt_waits_is_heard_at_once() {
         "description": "Count", "prompt": "ORDER: count", "subagent_type": "general-purpose", "run_in_background": true,
     });
     let wait = json!({ "command": "while [ ! -e go ]; do sleep 0.1; done" });
-    let script = Script::new([
-        Step::call("Agent", order),
-        Step::text("It counts."),
-        Step::text("It found three.").expect("Three files."),
+    let script = ModelScript::new([
+        ScriptStep::call("Agent", order),
+        ScriptStep::text("It counts."),
+        ScriptStep::text("It found three.").expect("Three files."),
     ]);
-    let model = Model::of(script.lane("ORDER", [Step::call("Bash", wait), Step::text("Three files.")]));
+    let model = Model::of(script.branch("ORDER", [ScriptStep::call("Bash", wait), ScriptStep::text("Three files.")]));
     let desk = model.desk();
     tmux.start(&desk, &["chat", "--mode", "bypassPermissions"]);
     tmux.until(&desk, "›");
@@ -344,7 +344,7 @@ fn an_agent_that_ends_while_the_prompt_waits_is_heard_at_once() {
 #[test]
 fn the_to_do_list_is_there_when_a_conversation_goes_on() {
     let todo = json!({ "content": "Water the ferns", "status": "pending", "activeForm": "Watering the ferns" });
-    let model = Model::new([Step::call("TodoWrite", json!({ "todos": [todo] })), Step::text("Noted.")]);
+    let model = Model::new([ScriptStep::call("TodoWrite", json!({ "todos": [todo] })), ScriptStep::text("Noted.")]);
     let desk = model.desk();
     assert_eq!(desk.run(&["run", "note it"]).code, 0);
     let ran = desk.fed(&["chat", "--continue"], "/todos\n");

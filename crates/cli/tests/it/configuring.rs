@@ -1,6 +1,6 @@
 //! The tool `Config`: settings are read and set in the same way by every surface.
 
-use helve_script::Step;
+use helve_script::ScriptStep;
 use serde_json::{Value, json};
 
 use crate::{
@@ -63,10 +63,10 @@ fn a_model_that_is_set_answers_the_next_request() {
     for args in [&["run", "look"][..], &["chat"]] {
         let order = json!({ "description": "look", "prompt": "Look.", "subagent_type": "Explore" });
         let model = Model::new([
-            Step::call("Config", set_model("another")),
-            Step::call("Agent", order),
-            Step::text("The agent looked."),
-            Step::text("Done."),
+            ScriptStep::call("Config", set_model("another")),
+            ScriptStep::call("Agent", order),
+            ScriptStep::text("The agent looked."),
+            ScriptStep::text("Done."),
         ]);
         let ran = model.desk().fed(&[args, &["--dialect", "claude"]].concat(), "look\n");
         assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
@@ -77,7 +77,7 @@ fn a_model_that_is_set_answers_the_next_request() {
 
 #[test]
 fn a_model_that_is_set_over_mcp_works_for_its_agents() {
-    let model = Model::new([Step::text("The agent looked.")]);
+    let model = Model::new([ScriptStep::text("The agent looked.")]);
     let order = json!({ "description": "look", "prompt": "Look.", "subagent_type": "Explore" });
     let calls = [("Config", set_model("another")), ("Config", json!({ "setting": "model" })), ("Agent", order)];
     let results = call_tools(&model.desk(), &["--dialect", "claude"], &calls);
@@ -98,9 +98,10 @@ fn a_model_that_nothing_would_use_is_refused() {
     assert!(ran.code == 1 && ran.out.contains("ends after one call"), "{} {}", ran.out, ran.err);
 }
 
-fn calls() -> Vec<Step> {
-    let calls = ASKED.iter().map(|(asked, _)| Step::call("Config", serde_json::from_str::<Value>(asked).unwrap()));
-    calls.chain([Step::text("Done.")]).collect()
+fn calls() -> Vec<ScriptStep> {
+    let calls =
+        ASKED.iter().map(|(asked, _)| ScriptStep::call("Config", serde_json::from_str::<Value>(asked).unwrap()));
+    calls.chain([ScriptStep::text("Done.")]).collect()
 }
 
 #[test]
@@ -122,8 +123,8 @@ fn a_model_reads_and_sets_in_a_run_and_a_chat() {
 fn a_session_of_the_server_has_its_own_settings() {
     let mut steps = calls();
     steps.truncate(ASKED.len());
-    steps.push(Step::call("Config", json!({ "setting": "model", "value": "another" })));
-    steps.extend([Step::text("Changed."), Step::text("By another."), Step::text("By the first.")]);
+    steps.push(ScriptStep::call("Config", json!({ "setting": "model", "value": "another" })));
+    steps.extend([ScriptStep::text("Changed."), ScriptStep::text("By another."), ScriptStep::text("By the first.")]);
     let model = Model::new(steps);
     let desk = model.desk().env("HELVE_APPROVAL_MODE", "bypassPermissions").env("HELVE_THEME", "light");
     let mut site = Site::open(&desk);

@@ -7,39 +7,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helve_script::{Fault, Script, Step};
+use helve_script::{ModelScript, ScriptStep, StreamFault};
 use serde_json::{Value, json};
 
 use crate::{desk::Desk, model::Model};
 
 /// What an agent has said so far decides what it says next, so that a second attempt finds the same model.
-fn lane(words: &str, answer: impl Fn(usize, &str) -> Step + Send + Sync + 'static) -> (String, Step) {
-    let step = Step::by(move |request| {
+fn lane(words: &str, answer: impl Fn(usize, &str) -> ScriptStep + Send + Sync + 'static) -> (String, ScriptStep) {
+    let step = ScriptStep::computed(move |request| {
         let messages = request["messages"].as_array().cloned().unwrap_or_default();
         let said = messages.iter().filter(|it| it["role"] == "assistant").count();
         let first = messages.iter().find(|it| it["role"] == "user").map(|it| it["content"].to_string());
         answer(said, &first.unwrap_or_default())
     });
-    (words.to_owned(), step.times(u32::MAX))
+    (words.to_owned(), step.repeat(u32::MAX))
 }
 
-fn walkthrough(status: &str, more: Value) -> Step {
+fn walkthrough(status: &str, more: Value) -> ScriptStep {
     let mut told = json!({ "status": status, "confidence": 0.9, "summary": "Did what was asked." });
     told.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
-    Step::call("emit_walkthrough", json!({ "walkthrough": told }))
+    ScriptStep::call("emit_walkthrough", json!({ "walkthrough": told }))
 }
 
-fn bash(command: impl Into<String>) -> Step {
-    Step::call("bash", json!({ "command": command.into() }))
+fn bash(command: impl Into<String>) -> ScriptStep {
+    ScriptStep::call("bash", json!({ "command": command.into() }))
 }
 
 /// A worker runs a command, tells of it, and ends.
-fn worker(task: &'static str, command: impl Into<String>) -> (String, Step) {
+fn worker(task: &'static str, command: impl Into<String>) -> (String, ScriptStep) {
     let command = command.into();
     lane(&format!("Your task is {task}."), move |said, _| match said {
-        0 => bash(&command).saying(format!("I begin {task}.")),
+        0 => bash(&command).with_text(format!("I begin {task}.")),
         1 => walkthrough("completed", json!({ "risks": ["parts/t1.txt may be missing"] })),
-        _ => Step::text("Done."),
+        _ => ScriptStep::text("Done."),
     })
 }
 
@@ -49,17 +49,17 @@ fn part(task: &str) -> String {
 }
 
 /// The story's model: eight tasks, two refineries, one conflict, one change of the plan, and perhaps one silence.
-pub(crate) fn story(silent: bool) -> Script {
+pub(crate) fn story(silent: bool) -> ModelScript {
     let lanes = [
         worker("t1", part("t1")),
         // It leaves its work uncommitted.
         worker("t2", "mkdir -p parts && echo t2 > parts/t2.txt && echo two >> list.txt"),
         worker("t3", format!("echo three >> list.txt && git commit --quiet -am 'List three' && {}", part("t3"))),
         lane("Your task is t4.", move |said, first| match said {
-            0 if silent && first.contains("forge/t4/1") => Step::text("Hm").fault(Fault::StallAfter(1)),
+            0 if silent && first.contains("forge/t4/1") => ScriptStep::text("Hm").fault(StreamFault::StallAfter(1)),
             0 => bash(part("t4")),
             1 => walkthrough("completed", json!({})),
-            _ => Step::text("Done."),
+            _ => ScriptStep::text("Done."),
         }),
         refinery("r1", &["t1", "t2", "t3", "t4"], true),
         worker("t5", part("t5")),
@@ -67,9 +67,9 @@ pub(crate) fn story(silent: bool) -> Script {
         lane("Your task is t7.", move |said, first| match said {
             0 if silent && first.contains("forge/t7/1") => walkthrough("failed", json!({})),
             0 => bash(part("t7")),
-            1 if silent && first.contains("forge/t7/1") => Step::text("I cannot."),
+            1 if silent && first.contains("forge/t7/1") => ScriptStep::text("I cannot."),
             1 => walkthrough("completed", json!({})),
-            _ => Step::text("Done."),
+            _ => ScriptStep::text("Done."),
         }),
         worker("t8", "test -f parts/t5.txt && echo t8 > parts/t8.txt"),
         worker("t9", part("t9")),
@@ -78,16 +78,16 @@ pub(crate) fn story(silent: bool) -> Script {
             0 => bash(
                 "grep -v -e '^<<<<<<<' -e '^=======' -e '^>>>>>>>' list.txt | sort > list.new; mv list.new list.txt",
             ),
-            _ => Step::text("Kept both lines."),
+            _ => ScriptStep::text("Kept both lines."),
         }),
         lane("A follow-up of", |said, _| match said {
             0 => bash("echo names > names.txt"),
             1 => walkthrough("completed", json!({})),
-            _ => Step::text("Mended."),
+            _ => ScriptStep::text("Mended."),
         }),
         lane("A run is under way", |said, _| match said {
-            0 => Step::call("read_task", json!({ "taskId": "t5" })),
-            _ => Step::text(
+            0 => ScriptStep::call("read_task", json!({ "taskId": "t5" })),
+            _ => ScriptStep::text(
                 json!({
                     "addedNodes": [{ "id": "t9", "type": "task", "agentType": 1, "dependencies": ["r1"] }],
                     "addedEdges": [{ "from": "t9", "to": "r2" }],
@@ -97,18 +97,19 @@ pub(crate) fn story(silent: bool) -> Script {
             ),
         }),
     ];
-    lanes.into_iter().fold(Script::default(), |script, (words, step)| script.lane(&words, [step]))
+    lanes.into_iter().fold(ModelScript::default(), |script, (words, step)| script.branch(&words, [step]))
 }
 
 /// A refinery merges, mends what conflicts, tests, and one asks for more.
-fn refinery(task: &'static str, sources: &'static [&'static str], asks: bool) -> (String, Step) {
-    let step = Step::by(move |request| {
+fn refinery(task: &'static str, sources: &'static [&'static str], asks: bool) -> (String, ScriptStep) {
+    let step = ScriptStep::computed(move |request| {
         let messages = request["messages"].as_array().cloned().unwrap_or_default();
         let first = messages.iter().find(|it| it["role"] == "user").map(|it| it["content"].to_string());
         let first = first.unwrap_or_default();
         let branch = |task: &str| branch_of(&first, task);
         let all: Vec<String> = sources.iter().map(|it| branch(it)).chain(branch_if(&first, "t9")).collect();
-        let merge = || Step::call("merge_branches", json!({ "sourceBranches": all, "targetBranch": branch(task) }));
+        let merge =
+            || ScriptStep::call("merge_branches", json!({ "sourceBranches": all, "targetBranch": branch(task) }));
         let last = messages.last().map(|it| it["content"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
         let has_called = |name: &str| request["messages"].to_string().contains(&format!("\"name\":\"{name}\""));
         if !has_called("merge_branches") {
@@ -117,25 +118,25 @@ fn refinery(task: &'static str, sources: &'static [&'static str], asks: bool) ->
         if last.contains("\"conflicts\"") {
             let told: Value = serde_json::from_str(&last).unwrap();
             let args = json!({ "conflictFiles": told["conflicts"], "sourceBranch": told["branch"], "targetBranch": branch(task) });
-            return Step::call("fix_conflict", args);
+            return ScriptStep::call("fix_conflict", args);
         }
         if last.contains("agentId") {
             return merge();
         }
         if last == r#"{"success":true}"# {
-            return Step::call("run_tests", json!({ "command": "sh test.sh" }));
+            return ScriptStep::call("run_tests", json!({ "command": "sh test.sh" }));
         }
         if asks && !has_called("emit_cr") {
             assert!(last.contains("\"passed\":true"), "{last}");
             let why = json!({ "title": "A ninth part", "description": "It is missing.", "reason": "Nobody wrote it." });
-            return Step::call("emit_cr", why);
+            return ScriptStep::call("emit_cr", why);
         }
         if !has_called("emit_walkthrough") {
             return walkthrough("completed", json!({ "confidence": 0.5, "followups": ["Fix the names"] }));
         }
-        Step::text("Merged.")
+        ScriptStep::text("Merged.")
     });
-    (format!("Your task is {task}: merge"), step.times(u32::MAX))
+    (format!("Your task is {task}: merge"), step.repeat(u32::MAX))
 }
 
 /// The branch of a task that a refinery was told of.
@@ -382,9 +383,9 @@ fn told_as_agreed(events: &[Value]) {
 fn a_task_that_always_fails_is_given_up() {
     let (words, step) = lane("Your task is only.", |said, _| match said {
         0 => walkthrough("failed", json!({})),
-        _ => Step::text("I cannot."),
+        _ => ScriptStep::text("I cannot."),
     });
-    let model = Model::of(Script::default().lane(&words, [step]));
+    let model = Model::of(ModelScript::default().branch(&words, [step]));
     let desk = model.desk();
     desk.put("work/README", "Begin.\n").put("plan/tasks/only.md", &document("only", "1", &[]));
     git(&desk, &["init", "--quiet", "--initial-branch=main"]);
@@ -405,7 +406,7 @@ fn a_task_that_always_fails_is_given_up() {
 
 #[test]
 fn an_agent_that_could_do_nothing_is_not_believed() {
-    let model = Model::of(Script::default().lane("Your task is only.", [worker("only", part("only")).1]));
+    let model = Model::of(ModelScript::default().branch("Your task is only.", [worker("only", part("only")).1]));
     let desk = model.desk();
     desk.put("work/README", "Begin.\n").put("plan/tasks/only.md", &document("only", "1", &[]));
     git(&desk, &["init", "--quiet", "--initial-branch=main"]);
@@ -424,22 +425,24 @@ fn an_agent_that_could_do_nothing_is_not_believed() {
 }
 
 /// A captain that drafts and asks, and when the conversation goes on looks at its draft and writes the plan.
-fn captain() -> Script {
+fn captain() -> ModelScript {
     let nodes = json!([{ "id": "one", "type": "task", "agentType": 1, "dependencies": [] }]);
     let (words, step) = lane("Plan the parts", move |said, _| match said {
-        0 => Step::call("plan_write", json!({ "path": "notes/parts.md", "content": "one part\n" })),
-        1 => Step::call("plan_bash", json!({ "command": "ln -s /etc/passwd notes/link; wc -l < notes/parts.md" })),
-        2 => Step::text("What is the part called?"),
-        3 => Step::call(
+        0 => ScriptStep::call("plan_write", json!({ "path": "notes/parts.md", "content": "one part\n" })),
+        1 => {
+            ScriptStep::call("plan_bash", json!({ "command": "ln -s /etc/passwd notes/link; wc -l < notes/parts.md" }))
+        }
+        2 => ScriptStep::text("What is the part called?"),
+        3 => ScriptStep::call(
             "plan_bash",
             json!({ "command": "grep -q one notes/parts.md && echo its name is one >> notes/parts.md" }),
         ),
-        4 => Step::call("create_spec", json!({ "filename": "parts.md", "content": "# Parts\n" })),
-        5 => Step::call("create_task", json!({ "taskId": "one", "content": document("one", "1", &[]) })),
-        6 => Step::call("set_dag", json!({ "dag": { "nodes": nodes.clone() } })),
-        _ => Step::text("There is a plan."),
+        4 => ScriptStep::call("create_spec", json!({ "filename": "parts.md", "content": "# Parts\n" })),
+        5 => ScriptStep::call("create_task", json!({ "taskId": "one", "content": document("one", "1", &[]) })),
+        6 => ScriptStep::call("set_dag", json!({ "dag": { "nodes": nodes.clone() } })),
+        _ => ScriptStep::text("There is a plan."),
     });
-    Script::default().lane(&words, [step])
+    ModelScript::default().branch(&words, [step])
 }
 
 #[test]
@@ -541,9 +544,9 @@ fn many_work_trees_commit_at_once_and_nothing_is_lost() {
             ))
         }
         1 => walkthrough("completed", json!({})),
-        _ => Step::text("Done."),
+        _ => ScriptStep::text("Done."),
     });
-    let model = Model::of(Script::default().lane("Your task is w", [step]));
+    let model = Model::of(ModelScript::default().branch("Your task is w", [step]));
     let desk = model.desk();
     desk.put("work/README", "Begin.\n");
     git(&desk, &["init", "--quiet", "--initial-branch=main"]);

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use helve_script::{Script, Step, Use};
+use helve_script::{ModelScript, ScriptStep, ScriptedCall};
 use serde_json::{Value, json};
 
 use crate::{desk::Desk, model::Model, pages::serve};
@@ -160,10 +160,10 @@ impl Scene {
     }
 
     /// Runs the obedient model in one dialect and mode, beginning with `first`, and checks what came of it.
-    fn play(&self, dialect: &str, mode: &str, first: Step, settings: &[&str]) {
+    fn play(&self, dialect: &str, mode: &str, first: ScriptStep, settings: &[&str]) {
         let expected = self.text(dialect).1;
-        let steps = [first, Step::by(obey).times(60)];
-        let model = Model::of(Script::new(steps).then("Done."));
+        let steps = [first, ScriptStep::computed(obey).repeat(60)];
+        let model = Model::of(ModelScript::new(steps).fallback("Done."));
         let mut args = vec!["run", "look at it", "--dialect", dialect, "--mode", mode];
         for setting in settings {
             args.extend(["--set", setting]);
@@ -213,12 +213,12 @@ impl Scene {
 }
 
 /// The answer of a model that does whatever the newest text orders, once.
-fn obey(request: &Value) -> Step {
+fn obey(request: &Value) -> ScriptStep {
     let messages = request["messages"].as_array().cloned().unwrap_or_default();
     let text_of = |it: &Value| it["content"].as_str().map_or_else(|| it["content"].to_string(), str::to_owned);
     if request.get("tools").is_none_or(|it| it.as_array().is_some_and(Vec::is_empty)) {
         // A model that only reads a page for another one repeats what it says.
-        return Step::text(messages.last().map(text_of).unwrap_or_default());
+        return ScriptStep::text(messages.last().map(text_of).unwrap_or_default());
     }
     let newest = messages.iter().rev().take_while(|it| it["role"] == "tool");
     let text: String = newest.map(text_of).collect();
@@ -228,10 +228,10 @@ fn obey(request: &Value) -> Step {
         let bytes: Vec<u8> =
             (0..coded.len() / 2).filter_map(|at| u8::from_str_radix(coded.get(2 * at..2 * at + 2)?, 16).ok()).collect();
         if let Ok((tool, args)) = serde_json::from_slice::<(String, Value)>(&bytes) {
-            calls.push(Use::of(&tool, args));
+            calls.push(ScriptedCall::new(&tool, args));
         }
     }
-    if calls.is_empty() { Step::text("Done.") } else { Step::calls(calls) }
+    if calls.is_empty() { ScriptStep::text("Done.") } else { ScriptStep::calls(calls) }
 }
 
 fn git(desk: &Desk, at: &Path, args: &[&str]) -> bool {
@@ -260,7 +260,12 @@ fn a_web_page_that_gives_orders() {
             let url = format!("http://127.0.0.1:{port}/");
             let (tool, args) = Order::Fetch(url).call(dialect).unwrap();
             let allow = format!("web.allow=[\"127.0.0.1:{port}\"]");
-            scene.play(dialect, mode, Step::call(tool, args), &[&allow, "approval.allow=[\"WebFetch\",\"web_fetch\"]"]);
+            scene.play(
+                dialect,
+                mode,
+                ScriptStep::call(tool, args),
+                &[&allow, "approval.allow=[\"WebFetch\",\"web_fetch\"]"],
+            );
         }
     }
 }
@@ -282,7 +287,7 @@ fn a_repository_that_gives_orders() {
                 )
                 .put("work/.envrc", &format!("touch {}\n", ran.display()));
             let (tool, args) = Order::Read(format!("{}/README.md", scene.workspace(dialect))).call(dialect).unwrap();
-            scene.play(dialect, mode, Step::call(tool, args), &[]);
+            scene.play(dialect, mode, ScriptStep::call(tool, args), &[]);
         }
     }
 }
@@ -316,7 +321,7 @@ fn an_mcp_server_that_gives_orders() {
                 .put("home/server.sh", SERVER)
                 .put("home/orders.json", &reply.to_string())
                 .put("home/.config/helve/helve.toml", &settings);
-            let first = Step::call("mcp__helpful__look", json!({}));
+            let first = ScriptStep::call("mcp__helpful__look", json!({}));
             let allow = "approval.allow=[\"mcp__helpful__look\"]";
             scene.play(dialect, mode, first, &[allow, "mcp.wait_secs=60"]);
         }
@@ -354,7 +359,7 @@ fn a_plugin_that_gives_orders() {
                 .put("work/plugin.sh", PLUGIN)
                 .put("work/orders.json", &json!([{ "type": "text", "text": scene.text(dialect).0 }]).to_string())
                 .put("home/.config/helve/helve.toml", &settings);
-            scene.play(dialect, mode, Step::call("helpful", json!({})), &["approval.allow=[\"helpful\"]"]);
+            scene.play(dialect, mode, ScriptStep::call("helpful", json!({})), &["approval.allow=[\"helpful\"]"]);
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use helve_contract::ids;
-use helve_script::{Script, Step};
+use helve_script::{ModelScript, ScriptStep};
 use serde_json::{Value, json};
 
 use crate::{desk::Desk, model::Model};
@@ -43,14 +43,14 @@ fn plan(desk: &Desk, folder: &str, label: &str) {
 }
 
 /// An agent that copies README, waits until `together` conversations are at this point, and ends.
-fn copying(together: usize) -> Script {
+fn copying(together: usize) -> ModelScript {
     let here: Arc<Mutex<BTreeSet<String>>> = Arc::default();
-    let step = Step::by(move |request| {
+    let step = ScriptStep::computed(move |request| {
         let messages = request["messages"].as_array().cloned().unwrap_or_default();
         let said: Vec<&Value> = messages.iter().filter(|it| it["role"] == "assistant").collect();
         let has_called = |name: &str| said.iter().any(|it| it.to_string().contains(&format!("\"name\":\"{name}\"")));
         if said.is_empty() {
-            return Step::call(
+            return ScriptStep::call(
                 "bash",
                 json!({ "command": "cat README; cp README copy.txt; date +%s%N > stamp.txt; echo mine > /tmp/own" }),
             );
@@ -59,15 +59,15 @@ fn copying(together: usize) -> Script {
         let mut here = here.lock().unwrap();
         here.insert(result.unwrap_or_default());
         if has_called("emit_walkthrough") {
-            Step::text("Done.")
+            ScriptStep::text("Done.")
         } else if here.len() < together && said.len() < 40 {
-            Step::call("bash", json!({ "command": format!("sleep 0.1; echo waits {}", said.len()) }))
+            ScriptStep::call("bash", json!({ "command": format!("sleep 0.1; echo waits {}", said.len()) }))
         } else {
             let told = json!({ "status": "completed", "confidence": 0.9, "summary": "Copied." });
-            Step::call("emit_walkthrough", json!({ "walkthrough": told }))
+            ScriptStep::call("emit_walkthrough", json!({ "walkthrough": told }))
         }
     });
-    Script::default().lane("Your task is only.", [step.times(u32::MAX)])
+    ModelScript::default().branch("Your task is only.", [step.repeat(u32::MAX)])
 }
 
 /// The id of the run that has this label.
@@ -172,12 +172,12 @@ fn two_users_of_one_repository_share_no_run_and_no_branch() {
 
 #[test]
 fn processes_that_plan_at_once_get_runs_and_conversations_of_their_own() {
-    let captain = Step::by(|request| {
+    let captain = ScriptStep::computed(|request| {
         let messages = request["messages"].as_array().cloned().unwrap_or_default();
         let asked = messages.iter().filter(|it| it["role"] == "user").count();
-        Step::text(format!("I heard {asked} message."))
+        ScriptStep::text(format!("I heard {asked} message."))
     });
-    let model = Model::of(Script::default().lane("You are the captain", [captain.times(u32::MAX)]));
+    let model = Model::of(ModelScript::default().branch("You are the captain", [captain.repeat(u32::MAX)]));
     let desk = model.desk();
     repository(&desk, "work", "shared file");
     thread::scope(|scope| {
@@ -203,28 +203,31 @@ fn processes_that_plan_at_once_get_runs_and_conversations_of_their_own() {
 #[test]
 fn processes_in_one_workspace_have_temporary_folders_of_their_own() {
     let written = Arc::new(AtomicUsize::new(0));
-    let step = Step::by(move |request| {
+    let step = ScriptStep::computed(move |request| {
         let messages = request["messages"].as_array().cloned().unwrap_or_default();
         let said = messages.iter().filter(|it| it["role"] == "assistant").count();
         let first = messages.iter().find(|it| it["role"] == "user").map(|it| it["content"].to_string());
         let name = if first.unwrap_or_default().contains("first") { "first" } else { "second" };
         let has_read = messages.iter().any(|it| it.to_string().contains("\"name\":\"file_read\""));
         if said == 0 {
-            return Step::call("file_write", json!({ "path": "/tmp/own.txt", "content": format!("of the {name}") }));
+            return ScriptStep::call(
+                "file_write",
+                json!({ "path": "/tmp/own.txt", "content": format!("of the {name}") }),
+            );
         }
         if said == 1 {
             written.fetch_add(1, Ordering::SeqCst);
         }
         if has_read {
             let last = messages.last().map(|it| it["content"].to_string()).unwrap_or_default();
-            Step::text(format!("It says: {last}"))
+            ScriptStep::text(format!("It says: {last}"))
         } else if written.load(Ordering::SeqCst) < 2 && said < 40 {
-            Step::call("file_list", json!({ "path": format!("/shared/{said}") }))
+            ScriptStep::call("file_list", json!({ "path": format!("/shared/{said}") }))
         } else {
-            Step::call("file_read", json!({ "path": "/tmp/own.txt" }))
+            ScriptStep::call("file_read", json!({ "path": "/tmp/own.txt" }))
         }
     });
-    let model = Model::of(Script::default().lane("I am the", [step.times(u32::MAX)]));
+    let model = Model::of(ModelScript::default().branch("I am the", [step.repeat(u32::MAX)]));
     let desk = model.desk();
     for at in 0..40 {
         fs::create_dir(desk.path("work").join(at.to_string())).unwrap();
@@ -246,7 +249,7 @@ fn processes_in_one_workspace_have_temporary_folders_of_their_own() {
 
 #[test]
 fn a_tenant_sees_nothing_of_another() {
-    let model = Model::new([Step::text("Hello.")]);
+    let model = Model::new([ScriptStep::text("Hello.")]);
     let desk = model.desk();
     let of = |tenant: &str, args: &[&str]| desk.run(&[args, &["--tenant", tenant]].concat());
     let call = |tenant: &str, tool: &str, args: &str| of(tenant, &["call", tool, args, "--dialect", "oxydra"]);

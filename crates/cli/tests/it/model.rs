@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, thread};
 
-use helve_script::{Script, Server, Step};
+use helve_script::{MockModelServer, ModelScript, ScriptStep};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -20,16 +20,16 @@ enum Ask {
 }
 
 impl Model {
-    pub(crate) fn new(steps: impl IntoIterator<Item = Step>) -> Self {
-        Self::of(Script::new(steps))
+    pub(crate) fn new(steps: impl IntoIterator<Item = ScriptStep>) -> Self {
+        Self::of(ModelScript::new(steps))
     }
 
-    pub(crate) fn of(script: Script) -> Self {
+    pub(crate) fn of(script: ModelScript) -> Self {
         let ((tell, told), (asks, mut asked)) = (mpsc::channel(), unbounded_channel::<Ask>());
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let server: Server = script.serve().await.unwrap();
+                let server: MockModelServer = script.serve().await.unwrap();
                 tell.send(server.url()).unwrap();
                 while let Some(ask) = asked.recv().await {
                     match ask {

@@ -5,7 +5,7 @@ use std::{
     process::Stdio,
 };
 
-use helve_script::{Step, Use};
+use helve_script::{ScriptStep, ScriptedCall};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn kinds(ran: &Ran) -> Vec<String> {
 
 #[test]
 fn a_word_is_answered() {
-    let model = Model::new([Step::text("Hello there.")]);
+    let model = Model::new([ScriptStep::text("Hello there.")]);
     let ran = model.desk().run(&["run", "hi"]);
     assert_eq!(ran.all(), (0, "Hello there.\n", ""));
     assert_eq!(model.violations(), Vec::<String>::new());
@@ -35,7 +35,8 @@ fn a_word_is_answered() {
 
 #[test]
 fn the_task_comes_from_a_pipe() {
-    let model = Model::new([Step::text("one").expect("from the pipe"), Step::text("two").expect("from the pipe")]);
+    let model =
+        Model::new([ScriptStep::text("one").expect("from the pipe"), ScriptStep::text("two").expect("from the pipe")]);
     let desk = model.desk();
     assert_eq!(desk.fed(&["run"], "from the pipe\n").all(), (0, "one\n", ""));
     assert_eq!(desk.fed(&["run", "-"], "from the pipe\n").all(), (0, "two\n", ""));
@@ -52,10 +53,10 @@ fn a_small_repository_is_read_edited_and_tested() {
         .put("work/test.sh", "test \"$(sh add.sh 2 3)\" = 5 && echo passed\n");
     let file = desk.path("work/add.sh");
     let model = Model::new([
-        Step::call("Read", json!({ "file_path": file })),
-        Step::call("Edit", json!({ "file_path": file, "old_string": "$1 - $2", "new_string": "$1 + $2" })),
-        Step::call("Bash", json!({ "command": "sh test.sh" })).expect("$1 + $2"),
-        Step::text("Fixed.").expect("passed"),
+        ScriptStep::call("Read", json!({ "file_path": file })),
+        ScriptStep::call("Edit", json!({ "file_path": file, "old_string": "$1 - $2", "new_string": "$1 + $2" })),
+        ScriptStep::call("Bash", json!({ "command": "sh test.sh" })).expect("$1 + $2"),
+        ScriptStep::text("Fixed.").expect("passed"),
     ]);
     let desk = model.at(desk);
     let ran = desk.run(&["run", "make the test pass", "--mode", "bypassPermissions"]);
@@ -74,10 +75,10 @@ fn a_bad_call_is_answered_and_mended() {
     desk.put("work/a.txt", "words\n");
     let file = desk.path("work/a.txt");
     let model = Model::new([
-        Step::call("Read", json!({ "path_of_file": file })),
-        Step::call("Raed", json!({ "file_path": file })).expect("file_path"),
-        Step::call("Read", json!({ "file_path": file })),
-        Step::text("It says words."),
+        ScriptStep::call("Read", json!({ "path_of_file": file })),
+        ScriptStep::call("Raed", json!({ "file_path": file })).expect("file_path"),
+        ScriptStep::call("Read", json!({ "file_path": file })),
+        ScriptStep::text("It says words."),
     ]);
     let ran = model.at(desk).run(&["run", "what is in a.txt?", "--json"]);
     assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
@@ -103,9 +104,9 @@ fn nobody_is_asked_in_a_run() {
         "options": [{ "label": "a", "description": "" }, { "label": "b", "description": "" }],
     }] });
     let model = Model::new([
-        Step::calls([Use::of("Write", json!({ "file_path": file, "content": "x" }))]),
-        Step::call("AskUserQuestion", question),
-        Step::text("I could not."),
+        ScriptStep::calls([ScriptedCall::new("Write", json!({ "file_path": file, "content": "x" }))]),
+        ScriptStep::call("AskUserQuestion", question),
+        ScriptStep::text("I could not."),
     ]);
     let ran = model.at(desk).run(&["run", "write it"]);
     assert_eq!((ran.code, ran.out.as_str()), (5, "I could not.\n"), "{}", ran.err);
@@ -124,9 +125,9 @@ fn a_plan_changes_nothing() {
     let desk = Desk::new();
     let file = desk.path("work/new.txt");
     let model = Model::new([
-        Step::call("Write", json!({ "file_path": file, "content": "x" })),
-        Step::call("ExitPlanMode", json!({})).saying("1. write the file"),
-        Step::text("The plan: write the file."),
+        ScriptStep::call("Write", json!({ "file_path": file, "content": "x" })),
+        ScriptStep::call("ExitPlanMode", json!({})).with_text("1. write the file"),
+        ScriptStep::text("The plan: write the file."),
     ]);
     let ran = model.at(desk).run(&["run", "plan it", "--mode", "plan"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -138,16 +139,16 @@ fn a_plan_changes_nothing() {
 
 #[test]
 fn every_end_has_its_code() {
-    let look = || Step::call("Glob", json!({ "pattern": "*" }));
+    let look = || ScriptStep::call("Glob", json!({ "pattern": "*" }));
     let model = Model::new([look(), look(), look()]);
     let ran = model.desk().run(&["run", "x", "--max-turns", "2"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
 
-    let model = Model::new([look().times(40)]);
+    let model = Model::new([look().repeat(40)]);
     let ran = model.desk().run(&["run", "x"]);
     assert_eq!(ran.code, 4, "{}", ran.err);
 
-    let model = Model::new([Step::status(401, r#"{"error":{"message":"bad key"}}"#)]);
+    let model = Model::new([ScriptStep::status(401, r#"{"error":{"message":"bad key"}}"#)]);
     let ran = model.desk().run(&["run", "x"]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("401") || ran.err.contains("key"), "{}", ran.err);
@@ -158,7 +159,7 @@ fn every_end_has_its_code() {
 
 #[test]
 fn a_project_cannot_send_the_conversation_elsewhere() {
-    let model = Model::new([Step::text("mine")]);
+    let model = Model::new([ScriptStep::text("mine")]);
     let desk = model.desk();
     desk.put("work/helve.toml", "[model]\nbase_url = \"http://127.0.0.1:9/v1\"\nkey_env = \"HOME\"\n");
     assert_eq!(desk.run(&["config", "trust"]).code, 0);
@@ -169,7 +170,8 @@ fn a_project_cannot_send_the_conversation_elsewhere() {
 
 #[test]
 fn an_interrupt_stops_the_turn_and_keeps_the_history() {
-    let model = Model::new([Step::call("Bash", json!({ "command": "sleep 60" })), Step::text("on with it")]);
+    let model =
+        Model::new([ScriptStep::call("Bash", json!({ "command": "sleep 60" })), ScriptStep::text("on with it")]);
     let desk = model.desk();
     let mut child = desk
         .command(&["run", "wait", "--json", "--mode", "bypassPermissions"])
@@ -190,7 +192,7 @@ fn an_interrupt_stops_the_turn_and_keeps_the_history() {
 
 #[test]
 fn a_killed_run_goes_on() {
-    let model = Model::new([Step::call("Bash", json!({ "command": "sleep 60" })), Step::text("done now")]);
+    let model = Model::new([ScriptStep::call("Bash", json!({ "command": "sleep 60" })), ScriptStep::text("done now")]);
     let desk = model.desk();
     let mut child = desk
         .command(&["run", "first words", "--json", "--mode", "bypassPermissions"])
@@ -213,7 +215,7 @@ fn a_killed_run_goes_on() {
 
 #[test]
 fn a_session_in_use_names_its_process() {
-    let model = Model::new([Step::call("Bash", json!({ "command": "sleep 60" }))]);
+    let model = Model::new([ScriptStep::call("Bash", json!({ "command": "sleep 60" }))]);
     let desk = model.desk();
     let mut child = desk
         .command(&["run", "wait", "--json", "--mode", "bypassPermissions"])
@@ -236,9 +238,9 @@ fn a_session_in_use_names_its_process() {
 #[test]
 fn conversations_are_listed_shown_exported_and_deleted() {
     let model = Model::new([
-        Step::call("Glob", json!({ "pattern": "*.txt" })),
-        Step::text("Nothing \x1b[2Jhere."),
-        Step::text("Second."),
+        ScriptStep::call("Glob", json!({ "pattern": "*.txt" })),
+        ScriptStep::text("Nothing \x1b[2Jhere."),
+        ScriptStep::text("Second."),
     ]);
     let desk = model.desk();
     assert_eq!(desk.run(&["run", "look for text files"]).code, 0);

@@ -8,10 +8,10 @@ use std::{
 
 use helve_contract::{
     jiff::{SignedDuration, Timestamp},
-    ports::{Schedule, Schedules, WhichSchedules},
+    ports::{Schedule, ScheduleFilter, Schedules},
 };
-use helve_script::Step;
-use helve_store::Sqlite;
+use helve_script::ScriptStep;
+use helve_store::SqliteStore;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -38,13 +38,13 @@ fn id(desk: &Desk) -> String {
 
 /// Makes every schedule due since a moment ago.
 fn make_due(desk: &Desk) {
-    let store: Arc<dyn Schedules> = Arc::new(Sqlite::at(desk.path("home/.local/state/helve/helve.db")));
+    let store: Arc<dyn Schedules> = Arc::new(SqliteStore::lazy(desk.path("home/.local/state/helve/helve.db")));
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-        let which = WhichSchedules { most: 10, ..WhichSchedules::default() };
+        let which = ScheduleFilter { limit: 10, ..ScheduleFilter::default() };
         for old in store.schedules(&which).await.unwrap().0 {
             let due = Timestamp::now() - SignedDuration::from_secs(1);
             let new = Schedule { next: Some(due), updated: Timestamp::now(), ..old.clone() };
-            assert!(store.change_schedule(&new, old.updated).await.unwrap());
+            assert!(store.update_schedule(&new, old.updated).await.unwrap());
         }
     });
 }
@@ -82,10 +82,10 @@ impl Drop for Driver {
 fn a_job_of_solo_speaks_to_the_conversation_that_made_it() {
     let add = json!({ "action": "add", "schedule": "0 9 * * *", "prompt": "look at the mail" });
     let model = Model::new([
-        Step::call("cron", add),
-        Step::text("Planned."),
-        Step::text("No mail.").expect("look at the mail"),
-        Step::text("Still none.").expect("No mail."),
+        ScriptStep::call("cron", add),
+        ScriptStep::text("Planned."),
+        ScriptStep::text("No mail.").expect("look at the mail"),
+        ScriptStep::text("Still none.").expect("No mail."),
     ]);
     let desk = model.desk();
     let ran = desk.run(&["run", "every morning", "--json", "--dialect", "solo", "--mode", "bypassPermissions"]);
@@ -123,22 +123,22 @@ fn a_task_of_oxydra_runs_alone_and_tells_its_owner() {
         "name": "tea", "notification": "conditional",
     });
     let model = Model::new([
-        Step::call("schedule_create", create),
-        Step::text("Planned."),
-        Step::text("[NOTIFY] Tea is cheap.").expect("begin your final answer with [NOTIFY]"),
-        Step::text("Nothing new."),
-        Step::by(|request| {
+        ScriptStep::call("schedule_create", create),
+        ScriptStep::text("Planned."),
+        ScriptStep::text("[NOTIFY] Tea is cheap.").expect("begin your final answer with [NOTIFY]"),
+        ScriptStep::text("Nothing new."),
+        ScriptStep::computed(|request| {
             let text = request["messages"].to_string();
             let at = text.find("scheduled for: ").map_or("", |at| &text[at + 15..]);
-            Step::call("schedule_runs", json!({ "schedule_id": at.split('"').next() }))
+            ScriptStep::call("schedule_runs", json!({ "schedule_id": at.split('"').next() }))
         }),
-        Step::by(|request| {
+        ScriptStep::computed(|request| {
             let messages = request["messages"].as_array().unwrap();
             let runs: Value = serde_json::from_str(messages.last().unwrap()["content"].as_str().unwrap()).unwrap();
             let first = runs["runs"].as_array().and_then(|it| it.last()).cloned().unwrap_or_default();
-            Step::call("schedule_run_output", json!({ "run_id": first["run_id"] }))
+            ScriptStep::call("schedule_run_output", json!({ "run_id": first["run_id"] }))
         }),
-        Step::text("It was cheap.").expect("Tea is cheap."),
+        ScriptStep::text("It was cheap.").expect("Tea is cheap."),
     ]);
     let desk = Desk::new();
     let channels = json!({ "note": { "kind": "log", "to": desk.path("home/notes.log"), "allow": ["me"] } });
@@ -167,15 +167,15 @@ fn a_task_of_oxydra_runs_alone_and_tells_its_owner() {
 #[test]
 fn a_result_comes_back_to_its_conversation_and_refused_work_is_no_success() {
     let create = json!({ "goal": "Write a.txt.", "cadence_type": "cron", "cadence_value": "0 9 * * *", "name": "a" });
-    let write = || Step::call("file_write", json!({ "path": "/shared/a.txt", "content": "x" }));
+    let write = || ScriptStep::call("file_write", json!({ "path": "/shared/a.txt", "content": "x" }));
     let model = Model::new([
-        Step::call("schedule_create", create),
-        Step::text("Planned.").expect("helve schedule drive"),
+        ScriptStep::call("schedule_create", create),
+        ScriptStep::text("Planned.").expect("helve schedule drive"),
         write(),
-        Step::text("It was refused.").expect("nobody to ask"),
+        ScriptStep::text("It was refused.").expect("nobody to ask"),
         write(),
-        Step::text("It is written."),
-        Step::text("I know.").expect("It is written."),
+        ScriptStep::text("It is written."),
+        ScriptStep::text("I know.").expect("It is written."),
     ]);
     let desk = model.desk();
     let ran = desk.run(&["run", "plan", "--json", "--dialect", "oxydra", "--set", "approval.allow=schedule_create"]);
@@ -199,12 +199,12 @@ fn a_result_comes_back_to_its_conversation_and_refused_work_is_no_success() {
 fn users_have_schedules_and_conversations_of_their_own() {
     let create = json!({ "goal": "Do it.", "cadence_type": "cron", "cadence_value": "0 9 * * *" });
     let model = Model::new([
-        Step::call("schedule_create", create),
-        Step::text("Planned."),
-        Step::call("memory_save", json!({ "content": "Ann likes tea." })),
-        Step::text("Kept."),
-        Step::call("memory_search", json!({ "query": "tea" })),
-        Step::text("Nothing.").expect("[]"),
+        ScriptStep::call("schedule_create", create),
+        ScriptStep::text("Planned."),
+        ScriptStep::call("memory_save", json!({ "content": "Ann likes tea." })),
+        ScriptStep::text("Kept."),
+        ScriptStep::call("memory_search", json!({ "query": "tea" })),
+        ScriptStep::text("Nothing.").expect("[]"),
     ]);
     let desk = model.desk();
     let run = |user: &str, words: &str| {
@@ -265,10 +265,10 @@ fn names_of_users_are_checked_everywhere() {
 fn what_fails_five_times_is_disabled() {
     let create = json!({ "goal": "Do it.", "cadence_type": "interval", "cadence_value": "3600", "name": "it" });
     let model = Model::new([
-        Step::call("schedule_create", create),
-        Step::text("Planned."),
-        Step::status(401, r#"{"error":{"message":"bad key"}}"#).times(5),
-        Step::text("Done at last."),
+        ScriptStep::call("schedule_create", create),
+        ScriptStep::text("Planned."),
+        ScriptStep::status(401, r#"{"error":{"message":"bad key"}}"#).repeat(5),
+        ScriptStep::text("Done at last."),
     ]);
     let desk = Desk::new();
     let channels = json!({ "note": { "kind": "log", "to": desk.path("home/notes.log"), "allow": ["me"] } });
@@ -295,10 +295,10 @@ fn what_fails_five_times_is_disabled() {
 fn an_open_chat_hears_its_jobs() {
     let add = json!({ "action": "add", "schedule": "0 9 * * *", "prompt": "look at the mail" });
     let model = Model::new([
-        Step::call("cron", add),
-        Step::text("Planned."),
-        Step::text("No mail today.").expect("look at the mail"),
-        Step::text("You are welcome.").expect("No mail today."),
+        ScriptStep::call("cron", add),
+        ScriptStep::text("Planned."),
+        ScriptStep::text("No mail today.").expect("look at the mail"),
+        ScriptStep::text("You are welcome.").expect("No mail today."),
     ]);
     let desk = model.desk();
     let mut command = desk.command(&["chat", "--dialect", "solo", "--mode", "bypassPermissions"]);

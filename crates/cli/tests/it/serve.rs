@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helve_script::{Fault, Step};
+use helve_script::{ScriptStep, StreamFault};
 use helve_web::channels::sign;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
@@ -444,7 +444,7 @@ fn a_hook_needs_its_signature_and_a_model() {
     assert_eq!(site.with("POST", "/hooks/other", &headers, "the build broke").status, 404);
     assert_eq!(site.stop(), Some(0));
 
-    let model = Model::new([Step::text("I shall look at it.")]);
+    let model = Model::new([ScriptStep::text("I shall look at it.")]);
     let desk = hooked(model.desk());
     let mut site = Site::open(&desk);
     line_with(&mut site.said, "schedules run with");
@@ -463,9 +463,9 @@ fn a_hook_needs_its_signature_and_a_model() {
 #[test]
 fn what_was_taken_in_is_kept_at_the_end() {
     let secret = "0123456789abcdef";
-    let thinks = || Step::text("Let me think").fault(Fault::StallAfter(1));
+    let thinks = || ScriptStep::text("Let me think").fault(StreamFault::StallAfter(1));
     // The first post goes on after the restart, and the second one has its turn.
-    let model = Model::new([thinks(), thinks(), Step::text("Good."), Step::text("Better.")]);
+    let model = Model::new([thinks(), thinks(), ScriptStep::text("Good."), ScriptStep::text("Better.")]);
     let desk = model.desk().env("HELVE_HOOKS", "build=BUILD_SECRET").env("BUILD_SECRET", secret);
     let mut site = Site::open(&desk);
     line_with(&mut site.said, "schedules run with");

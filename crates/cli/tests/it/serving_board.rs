@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use helve_script::Step;
+use helve_script::ScriptStep;
 use serde_json::{Value, json};
 
 use crate::{
@@ -201,8 +201,10 @@ fn a_question_of_a_tool_is_answered_at_the_page() {
         "question": "Which colour?", "header": "Colour", "multiSelect": false,
         "options": [{ "label": "red", "description": "warm" }, { "label": "blue", "description": "cold" }],
     });
-    let model =
-        Model::new([Step::call("AskUserQuestion", json!({ "questions": [question] })), Step::text("Blue it is.")]);
+    let model = Model::new([
+        ScriptStep::call("AskUserQuestion", json!({ "questions": [question] })),
+        ScriptStep::text("Blue it is."),
+    ]);
     let desk = model.desk();
     let mut site = Site::open(&desk);
     line_with(&mut site.said, "schedules run with");
@@ -225,8 +227,9 @@ fn a_question_of_a_tool_is_answered_at_the_page() {
 
 #[test]
 fn a_schedule_waits_only_where_somebody_looks() {
-    let write = |file: &str| Step::call("file_write", json!({ "path": format!("/shared/{file}"), "content": "x" }));
-    let model = Model::new([write("a.txt"), Step::text("Left."), write("b.txt"), Step::text("Written.")]);
+    let write =
+        |file: &str| ScriptStep::call("file_write", json!({ "path": format!("/shared/{file}"), "content": "x" }));
+    let model = Model::new([write("a.txt"), ScriptStep::text("Left."), write("b.txt"), ScriptStep::text("Written.")]);
     let desk = model.desk();
     let mut site = Site::open(&desk);
     line_with(&mut site.said, "schedules run with");

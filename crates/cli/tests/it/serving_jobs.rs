@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use helve_script::{Fault, Script, Step};
+use helve_script::{ModelScript, ScriptStep, StreamFault};
 use helve_web::channels::sign;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ fn texts(site: &Site) -> Vec<String> {
 
 #[test]
 fn a_delivery_that_is_sent_again_is_one_job() {
-    let model = Model::new([Step::text("Seen."), Step::text("Seen, too.")]);
+    let model = Model::new([ScriptStep::text("Seen."), ScriptStep::text("Seen, too.")]);
     let desk = hooked(&model);
     let site = open(&desk);
     let github = [("X-GitHub-Delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958")];
@@ -88,9 +88,9 @@ fn a_delivery_that_is_sent_again_is_one_job() {
 #[test]
 fn a_post_is_worked_after_a_kill_without_being_said_twice() {
     let model = Model::new([
-        Step::text("Let me think").fault(Fault::StallAfter(1)),
-        Step::text("The first is done."),
-        Step::text("The second is done."),
+        ScriptStep::text("Let me think").fault(StreamFault::StallAfter(1)),
+        ScriptStep::text("The first is done."),
+        ScriptStep::text("The second is done."),
     ]);
     let desk = hooked(&model);
     let site = open(&desk);
@@ -117,7 +117,8 @@ fn a_post_is_worked_after_a_kill_without_being_said_twice() {
 #[test]
 fn no_accepted_post_is_lost_however_often_the_server_is_killed() {
     let kills: u64 = std::env::var("HELVE_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(6);
-    let model = Model::of(Script::new([Step::by(|_| Step::text("ok").wait(10)).times(100_000)]));
+    let model =
+        Model::of(ModelScript::new([ScriptStep::computed(|_| ScriptStep::text("ok").delay_ms(10)).repeat(100_000)]));
     let desk = hooked(&model);
     let (mut sent, mut taken) = (0, Vec::new());
     let send = |site: &Site, sent: &mut u64, taken: &mut Vec<String>| {
@@ -156,7 +157,7 @@ fn no_accepted_post_is_lost_however_often_the_server_is_killed() {
 
 #[test]
 fn a_post_that_fails_is_tried_again() {
-    let model = Model::new([Step::status(400, r#"{"error":{"message":"bad day"}}"#), Step::text("Now.")]);
+    let model = Model::new([ScriptStep::status(400, r#"{"error":{"message":"bad day"}}"#), ScriptStep::text("Now.")]);
     let desk = hooked(&model);
     let site = open(&desk);
     let id = accepted(&site, "the build broke");
@@ -170,8 +171,8 @@ fn a_post_that_fails_is_tried_again() {
 
 #[test]
 fn a_dead_post_is_listed_and_retried() {
-    let look = || Step::call("Glob", json!({ "pattern": "*" }));
-    let model = Model::new([look(), look(), Step::text("Done now.")]);
+    let look = || ScriptStep::call("Glob", json!({ "pattern": "*" }));
+    let model = Model::new([look(), look(), ScriptStep::text("Done now.")]);
     let desk = hooked(&model).env("HELVE_SCHEDULE_MAX_TURNS", "1");
     let site = open(&desk);
     let id = accepted(&site, "look around");
@@ -204,7 +205,8 @@ fn a_dead_post_is_listed_and_retried() {
 
 #[test]
 fn posts_wait_up_to_a_limit_and_can_be_cancelled() {
-    let model = Model::new([Step::text("Let me think").fault(Fault::StallAfter(1)), Step::text("Next.")]);
+    let model =
+        Model::new([ScriptStep::text("Let me think").fault(StreamFault::StallAfter(1)), ScriptStep::text("Next.")]);
     let desk = hooked(&model);
     let site = open(&desk);
     let running = accepted(&site, "the first");
@@ -228,9 +230,9 @@ fn posts_wait_up_to_a_limit_and_can_be_cancelled() {
 
 #[test]
 fn jobs_of_other_users_and_workspaces_are_left_alone() {
-    let model = Model::new([Step::text("Mine.")]);
+    let model = Model::new([ScriptStep::text("Mine.")]);
     // Another user's server, in another workspace of the same store, takes a post and is killed in the middle of it.
-    let theirs = Model::new([Step::text("Let me think").fault(Fault::StallAfter(1))]);
+    let theirs = Model::new([ScriptStep::text("Let me think").fault(StreamFault::StallAfter(1))]);
     let other = hooked(&theirs).env("HELVE_USER", "bob");
     std::fs::create_dir(other.path("elsewhere")).unwrap();
     let mut command = other.command(&["serve", "--http", "127.0.0.1:0"]);

@@ -2,7 +2,7 @@
 
 use std::io::{BufReader, Write};
 
-use helve_script::{Fault, Script, Step};
+use helve_script::{ModelScript, ScriptStep, StreamFault};
 use serde_json::{Value, json};
 
 use crate::{
@@ -31,9 +31,9 @@ fn ended(site: &Site, session: &str) -> Value {
 #[test]
 fn a_conversation_goes_on_over_http() {
     let model = Model::new([
-        Step::call("read", json!({ "path": "a.txt" })).saying("I look."),
-        Step::text("It says hello."),
-        Step::text("Goodbye."),
+        ScriptStep::call("read", json!({ "path": "a.txt" })).with_text("I look."),
+        ScriptStep::text("It says hello."),
+        ScriptStep::text("Goodbye."),
     ]);
     let desk = model.desk();
     desk.put("work/a.txt", "hello\n");
@@ -82,8 +82,10 @@ fn a_conversation_goes_on_over_http() {
 fn a_word_in_the_middle_is_heard_next() {
     // The call waits for a person, so that the turn is in the middle of something.
     let model = Model::new([
-        Step::call("file_write", json!({ "path": "/shared/a.txt", "content": "x" })),
-        Step::by(|request| Step::text(format!("heard: {}", request["messages"].to_string().contains("in blue")))),
+        ScriptStep::call("file_write", json!({ "path": "/shared/a.txt", "content": "x" })),
+        ScriptStep::computed(|request| {
+            ScriptStep::text(format!("heard: {}", request["messages"].to_string().contains("in blue")))
+        }),
     ]);
     let desk = model.desk();
     let site = open(&desk);
@@ -103,7 +105,7 @@ fn a_word_in_the_middle_is_heard_next() {
 
 #[test]
 fn a_turn_can_be_stopped() {
-    let model = Model::new([Step::text("Let me think about that").fault(Fault::StallAfter(1))]);
+    let model = Model::new([ScriptStep::text("Let me think about that").fault(StreamFault::StallAfter(1))]);
     let desk = model.desk();
     let site = open(&desk);
     let session = begin(&site, &json!({ "message": "think" }));
@@ -119,14 +121,14 @@ fn a_turn_can_be_stopped() {
 
 #[test]
 fn agents_are_children_of_their_conversation() {
-    let script = Script::new([
-        Step::call(
+    let script = ModelScript::new([
+        ScriptStep::call(
             "Task",
             json!({ "description": "count", "prompt": "Count to three.", "subagent_type": "general-purpose" }),
         ),
-        Step::text("It counted."),
+        ScriptStep::text("It counted."),
     ])
-    .lane("Count to three.", [Step::text("One, two, three.")]);
+    .branch("Count to three.", [ScriptStep::text("One, two, three.")]);
     let model = Model::of(script);
     let desk = model.desk().env("HELVE_APPROVAL_MODE", "bypassPermissions");
     let site = open(&desk);
@@ -156,7 +158,7 @@ fn a_conversation_needs_a_model_words_and_its_own_folder() {
     }
     assert_eq!(site.stop(), Some(0));
 
-    let model = Model::new([Step::text("Hello.")]);
+    let model = Model::new([ScriptStep::text("Hello.")]);
     let desk = model.desk();
     let site = open(&desk);
     let session = begin(&site, &json!({ "message": "hello" }));

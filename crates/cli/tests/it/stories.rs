@@ -1,6 +1,6 @@
 //! Whole stories through `helve run`: agents, tasks, lists and memory, with a model that follows a script.
 
-use helve_script::{Script, Step};
+use helve_script::{ModelScript, ScriptStep};
 use serde_json::{Value, json};
 
 use crate::{
@@ -33,13 +33,13 @@ fn an_agent_that_only_looks_needs_no_approval() {
         let order = |kind: &str| json!({ "description": "Look", "prompt": "ORDER: look", "subagent_type": kind });
         let mut resumed = order("Explore");
         resumed["resume"] = json!("an-agent-of-before");
-        let script = Script::new([
-            Step::call("Agent", order("Explore")),
-            Step::call("Agent", order("general-purpose")).expect("Nothing here."),
-            Step::call("Agent", resumed),
-            Step::text("Done."),
+        let script = ModelScript::new([
+            ScriptStep::call("Agent", order("Explore")),
+            ScriptStep::call("Agent", order("general-purpose")).expect("Nothing here."),
+            ScriptStep::call("Agent", resumed),
+            ScriptStep::text("Done."),
         ]);
-        let script = script.lane("ORDER", [Step::text("Nothing here."), Step::text("Nothing here.")]);
+        let script = script.branch("ORDER", [ScriptStep::text("Nothing here."), ScriptStep::text("Nothing here.")]);
         let model = Model::of(script);
         let ran = model.desk().run(&["run", "look", "--dialect", "claude", "--mode", mode]);
         let results = model.results();
@@ -56,12 +56,16 @@ fn another_agent_looks_and_reports() {
     let order = json!({
         "description": "Find programs", "prompt": "ORDER: which files are programs?", "subagent_type": "Explore",
     });
-    let script = Script::new([Step::call("Agent", order), Step::text("One: a.rs.").expect("Only a.rs is one.")]).lane(
+    let script = ModelScript::new([
+        ScriptStep::call("Agent", order),
+        ScriptStep::text("One: a.rs.").expect("Only a.rs is one."),
+    ])
+    .branch(
         "ORDER",
         [
-            Step::call("Glob", json!({ "pattern": "*.rs" })),
-            Step::call("Write", json!({ "file_path": desk.path("work/c.rs"), "content": "" })).expect("a.rs"),
-            Step::text("Only a.rs is one.").expect("Write"),
+            ScriptStep::call("Glob", json!({ "pattern": "*.rs" })),
+            ScriptStep::call("Write", json!({ "file_path": desk.path("work/c.rs"), "content": "" })).expect("a.rs"),
+            ScriptStep::text("Only a.rs is one.").expect("Write"),
         ],
     );
     let model = Model::of(script);
@@ -102,9 +106,12 @@ fn parameter(request: &Value, tool: &str, name: &str) -> Value {
 fn kinds_of_agents_are_listed_and_those_of_a_project_only_after_trust() {
     let agent = "---\nname: reviewer\ndescription: Reads a change\nmodel: sonnet\n---\nYou review.\n";
     let order = json!({ "description": "Review", "prompt": "ORDER: look", "subagent_type": "reviewer" });
-    let script =
-        Script::new([Step::text("Hello."), Step::call("Agent", order), Step::text("Done.").expect("All well.")])
-            .lane("ORDER", [Step::text("All well.")]);
+    let script = ModelScript::new([
+        ScriptStep::text("Hello."),
+        ScriptStep::call("Agent", order),
+        ScriptStep::text("Done.").expect("All well."),
+    ])
+    .branch("ORDER", [ScriptStep::text("All well.")]);
     let model = Model::of(script);
     let desk = model.at(Desk::new());
     desk.put("work/.claude/agents/reviewer.md", agent);
@@ -138,9 +145,10 @@ fn kinds_of_agents_are_listed_and_those_of_a_project_only_after_trust() {
 
 #[test]
 fn the_hint_about_refused_work_names_the_rule_that_refused_it() {
-    let write = |desk: &Desk| Step::call("FileWrite", json!({ "file_path": desk.path("work/a"), "content": "x" }));
+    let write =
+        |desk: &Desk| ScriptStep::call("FileWrite", json!({ "file_path": desk.path("work/a"), "content": "x" }));
     let desk = Desk::new();
-    let model = Model::new([write(&desk), Step::text("No."), write(&desk), Step::text("No.")]);
+    let model = Model::new([write(&desk), ScriptStep::text("No."), write(&desk), ScriptStep::text("No.")]);
     let desk = model.at(desk);
     for key in ["approval.deny", "approval.ask"] {
         let rule = format!("{key}=[\"FileWrite\"]");
@@ -153,9 +161,11 @@ fn the_hint_about_refused_work_names_the_rule_that_refused_it() {
 
 #[test]
 fn refused_work_has_its_own_exit_code() {
-    let write = |desk: &Desk| Step::call("FileWrite", json!({ "file_path": desk.path("work/a"), "content": "x" }));
+    let write =
+        |desk: &Desk| ScriptStep::call("FileWrite", json!({ "file_path": desk.path("work/a"), "content": "x" }));
     let desk = Desk::new();
-    let model = Model::new([write(&desk), Step::text("I could not."), write(&desk), Step::text("Written.")]);
+    let model =
+        Model::new([write(&desk), ScriptStep::text("I could not."), write(&desk), ScriptStep::text("Written.")]);
     let desk = model.at(desk);
     let ran = desk.run(&["run", "write a"]);
     assert_eq!((ran.code, ran.out.as_str()), (5, "I could not.\n"), "{}", ran.err);
@@ -169,9 +179,9 @@ fn refused_work_has_its_own_exit_code() {
 fn plan_mode_is_told_and_lets_look() {
     let desk = Desk::new();
     let model = Model::new([
-        Step::call("Bash", json!({ "command": "ls" })).expect("Plan mode is on."),
-        Step::call("Bash", json!({ "command": "touch b" })).expect("a.txt"),
-        Step::text("The plan.").expect("this session is in plan mode"),
+        ScriptStep::call("Bash", json!({ "command": "ls" })).expect("Plan mode is on."),
+        ScriptStep::call("Bash", json!({ "command": "touch b" })).expect("a.txt"),
+        ScriptStep::text("The plan.").expect("this session is in plan mode"),
     ]);
     let desk = model.at(desk);
     desk.put("work/a.txt", "x");
@@ -190,13 +200,13 @@ fn an_agent_in_the_background_is_heard_of() {
     let order = json!({
         "description": "Count", "prompt": "ORDER: count", "subagent_type": "general-purpose", "run_in_background": true,
     });
-    let script = Script::new([
-        Step::call("Agent", order),
-        Step::by(|request| Step::call("TaskOutput", json!({ "task_id": after(request, "Agent ") }))),
-        Step::text("I wait.").expect("There are three."),
-        Step::text("Three.").expect("There are three."),
+    let script = ModelScript::new([
+        ScriptStep::call("Agent", order),
+        ScriptStep::computed(|request| ScriptStep::call("TaskOutput", json!({ "task_id": after(request, "Agent ") }))),
+        ScriptStep::text("I wait.").expect("There are three."),
+        ScriptStep::text("Three.").expect("There are three."),
     ])
-    .lane("ORDER", [Step::text("There are three.")]);
+    .branch("ORDER", [ScriptStep::text("There are three.")]);
     let model = Model::of(script);
     let ran = model.desk().run(&["run", "count", "--json", "--mode", "bypassPermissions"]);
     assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
@@ -212,18 +222,18 @@ fn an_agent_in_the_background_is_heard_of() {
 #[test]
 fn a_command_in_the_background_is_read_and_stopped() {
     let model = Model::new([
-        Step::call("Bash", json!({ "command": "echo begun; sleep 600", "run_in_background": true })),
-        Step::by(|request| {
+        ScriptStep::call("Bash", json!({ "command": "echo begun; sleep 600", "run_in_background": true })),
+        ScriptStep::computed(|request| {
             let id = after(request, "ID: ");
-            Step::call("TaskOutput", json!({ "task_id": id, "block": false }))
+            ScriptStep::call("TaskOutput", json!({ "task_id": id, "block": false }))
         }),
-        Step::by(|request| {
+        ScriptStep::computed(|request| {
             let messages = request["messages"].as_array().unwrap();
             let first = messages.iter().find(|it| it["role"] == "tool").unwrap();
             let id = after(&json!({ "messages": [first] }), "ID: ");
-            Step::call("TaskStop", json!({ "task_id": id }))
+            ScriptStep::call("TaskStop", json!({ "task_id": id }))
         }),
-        Step::text("Stopped."),
+        ScriptStep::text("Stopped."),
     ]);
     let ran = model.desk().run(&["run", "try it", "--json", "--mode", "bypassPermissions"]);
     assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
@@ -235,7 +245,7 @@ fn a_command_in_the_background_is_read_and_stopped() {
 #[test]
 fn a_list_of_things_to_do_is_shown() {
     let todos = json!([{ "content": "Look", "status": "in_progress", "activeForm": "Looking" }]);
-    let model = Model::new([Step::call("TodoWrite", json!({ "todos": todos })), Step::text("On it.")]);
+    let model = Model::new([ScriptStep::call("TodoWrite", json!({ "todos": todos })), ScriptStep::text("On it.")]);
     let ran = model.desk().run(&["run", "do it", "--json"]);
     let shown = events(&ran, "todos");
     assert_eq!((shown.len(), &shown[0]["todos"]), (1, &todos), "{}", ran.out);
@@ -249,10 +259,10 @@ fn a_small_window_is_made_room_in() {
         let text = format!("{name} some words of a long file\n").repeat(450);
         desk.put(&format!("work/{name}.txt"), &text);
     }
-    let read = |name: &str| Step::call("Read", json!({ "file_path": desk.path(&format!("work/{name}.txt")) }));
-    let script = Script::new([read("a"), read("b"), read("c"), read("d"), Step::text("I read four files.")])
-        .lane("You sum up the first part", [Step::text("Three files were read.").times(4)])
-        .then("I read four files.");
+    let read = |name: &str| ScriptStep::call("Read", json!({ "file_path": desk.path(&format!("work/{name}.txt")) }));
+    let script = ModelScript::new([read("a"), read("b"), read("c"), read("d"), ScriptStep::text("I read four files.")])
+        .branch("You sum up the first part", [ScriptStep::text("Three files were read.").repeat(4)])
+        .fallback("I read four files.");
     let model = Model::of(script);
     let ran = model.at(desk).run(&["run", "read the four files", "--json", "--set", "model.window=16000"]);
     assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
@@ -267,21 +277,21 @@ fn a_small_window_is_made_room_in() {
 fn solo_asks_a_sub_agent_and_reads_its_conversation() {
     let desk = Desk::new();
     desk.put("work/MEMORY.md", "# Facts\n\nThe cat is called Mia.\n");
-    let script = Script::new([
-        Step::call("sessions_spawn", json!({ "prompt": "ORDER: what is the cat's name?" })),
-        Step::call("sessions_list", json!({})).expect("Mia."),
-        Step::by(|request| {
+    let script = ModelScript::new([
+        ScriptStep::call("sessions_spawn", json!({ "prompt": "ORDER: what is the cat's name?" })),
+        ScriptStep::call("sessions_list", json!({})).expect("Mia."),
+        ScriptStep::computed(|request| {
             let list = last(request);
             let child = list.lines().find(|it| it.contains("ORDER")).unwrap_or_else(|| panic!("{list}"));
-            Step::call("sessions_history", json!({ "session_id": child.split('\t').next() }))
+            ScriptStep::call("sessions_history", json!({ "session_id": child.split('\t').next() }))
         }),
-        Step::text("Mia."),
+        ScriptStep::text("Mia."),
     ])
-    .lane(
+    .branch(
         "ORDER",
         [
-            Step::call("memory_search", json!({ "query": "name of the cat" })),
-            Step::text("It is Mia.").expect("The cat is called Mia."),
+            ScriptStep::call("memory_search", json!({ "query": "name of the cat" })),
+            ScriptStep::text("It is Mia.").expect("The cat is called Mia."),
         ],
     );
     let model = Model::of(script);
@@ -301,16 +311,16 @@ fn oxydra_delegates_to_a_specialist_of_the_settings() {
         "home/agents/librarian.md",
         "---\nname: librarian\ndescription: Knows books\ntools: file_read\nmaxTurns: 3\n---\n\nYou are LIBRARIAN.\n",
     );
-    let script = Script::new([
-        Step::call("delegate_to_agent", json!({ "agent_name": "nobody", "goal": "x" })),
-        Step::call(
+    let script = ModelScript::new([
+        ScriptStep::call("delegate_to_agent", json!({ "agent_name": "nobody", "goal": "x" })),
+        ScriptStep::call(
             "delegate_to_agent",
             json!({ "agent_name": "librarian", "goal": "Name a book.", "key_facts": ["It has a whale."] }),
         )
         .expect("librarian"),
-        Step::text("Moby-Dick, says the librarian.").expect("Moby-Dick."),
+        ScriptStep::text("Moby-Dick, says the librarian.").expect("Moby-Dick."),
     ])
-    .lane("LIBRARIAN", [Step::text("Moby-Dick.").expect("It has a whale.")]);
+    .branch("LIBRARIAN", [ScriptStep::text("Moby-Dick.").expect("It has a whale.")]);
     let model = Model::of(script);
     let desk = model.at(desk);
     let folder = format!("agents.folders={}", desk.path("home/agents").display());
@@ -326,14 +336,14 @@ fn oxydra_delegates_to_a_specialist_of_the_settings() {
 #[test]
 fn oxydra_remembers_in_one_conversation_and_in_the_next() {
     let model = Model::new([
-        Step::call("memory_save", json!({ "content": "The user's bicycle is green.", "tags": ["home"] })),
-        Step::call("scratchpad_write", json!({ "items": ["ask about the bell"] })),
-        Step::call("memory_search", json!({ "query": "what colour is the bike" })),
-        Step::call("scratchpad_read", json!({})).expect("bicycle is green"),
-        Step::text("Green.").expect("ask about the bell"),
-        Step::call("memory_search", json!({ "query": "colour of the bicycle" })),
-        Step::call("scratchpad_read", json!({})).expect("bicycle is green"),
-        Step::text("Still green."),
+        ScriptStep::call("memory_save", json!({ "content": "The user's bicycle is green.", "tags": ["home"] })),
+        ScriptStep::call("scratchpad_write", json!({ "items": ["ask about the bell"] })),
+        ScriptStep::call("memory_search", json!({ "query": "what colour is the bike" })),
+        ScriptStep::call("scratchpad_read", json!({})).expect("bicycle is green"),
+        ScriptStep::text("Green.").expect("ask about the bell"),
+        ScriptStep::call("memory_search", json!({ "query": "colour of the bicycle" })),
+        ScriptStep::call("scratchpad_read", json!({})).expect("bicycle is green"),
+        ScriptStep::text("Still green."),
     ]);
     let desk = model.desk();
     let ask = |words: &str| desk.run(&["run", words, "--json", "--dialect", "oxydra", "--mode", "bypassPermissions"]);
@@ -350,10 +360,10 @@ fn oxydra_remembers_in_one_conversation_and_in_the_next() {
 #[test]
 fn an_endpoint_makes_the_vectors_of_notes() {
     let model = Model::new([
-        Step::call("memory_save", json!({ "content": "The user's bicycle is green." })),
+        ScriptStep::call("memory_save", json!({ "content": "The user's bicycle is green." })),
         // The scripted vectors are all alike: every question is like every note.
-        Step::call("memory_search", json!({ "query": "zebra", "min_score": 0.0 })),
-        Step::text("Done.").expect("bicycle is green"),
+        ScriptStep::call("memory_search", json!({ "query": "zebra", "min_score": 0.0 })),
+        ScriptStep::text("Done.").expect("bicycle is green"),
     ]);
     let desk = model.desk();
     let url = format!("memory.embeddings_url={}", model.url());
@@ -368,9 +378,9 @@ fn an_endpoint_makes_the_vectors_of_notes() {
 fn notes_are_found_by_words_where_no_model_makes_vectors() {
     for set in ["memory.embeddings_url=http://127.0.0.1:9/v1", "memory.model=nowhere"] {
         let model = Model::new([
-            Step::call("memory_save", json!({ "content": "The user's bicycle is green." })),
-            Step::call("memory_search", json!({ "query": "green bicycle" })),
-            Step::text("Done.").expect("bicycle is green"),
+            ScriptStep::call("memory_save", json!({ "content": "The user's bicycle is green." })),
+            ScriptStep::call("memory_search", json!({ "query": "green bicycle" })),
+            ScriptStep::text("Done.").expect("bicycle is green"),
         ]);
         let desk = model.desk();
         let ran = desk.run(&["run", "remember", "--dialect", "oxydra", "--mode", "bypassPermissions", "--set", set]);

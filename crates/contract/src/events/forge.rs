@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{ArtifactKind, ContentKind, ExhaustedStatus, PauseReason, payloads};
-use crate::{AgentType, ports::Speaker};
+use crate::{AgentType, ports::MessageRole};
 
 payloads! { ForgeRun:
     /// The captain finished the plan.
@@ -22,7 +22,7 @@ payloads! { ForgeRun:
         /// The text, 16 KiB at most.
         content: String = "content",
         /// Who speaks.
-        role: Speaker = "role",
+        role: MessageRole = "role",
     }
 
     /// The captain calls a tool.

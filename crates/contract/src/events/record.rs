@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, se
 use serde_json::{Map, Value, value::RawValue};
 
 use super::Event;
-use crate::json::Fields;
+use crate::json::ObjectWriter;
 
 /// An event that gets its number and time from a store.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,18 +87,18 @@ impl EventRecord {
     /// The same after other bytes.
     pub fn append_json(&self, out: Vec<u8>) -> Vec<u8> {
         let source = self.source.as_ref().and_then(|it| serde_json::to_vec(it).ok());
-        let fields = Fields::after(out)
-            .text("eventId", &self.id)
+        let fields = ObjectWriter::with_prefix(out)
+            .string("eventId", &self.id)
             .value("seq", &self.seq)
-            .text("timestamp", &self.timestamp)
-            .text("type", self.event.name())
-            .text("runId", &self.stream)
-            .perhaps("taskId", self.task.as_deref())
-            .perhaps("attemptId", self.attempt.as_deref())
-            .nested("data", |out| self.append_data(out));
+            .string("timestamp", &self.timestamp)
+            .string("type", self.event.name())
+            .string("runId", &self.stream)
+            .optional_string("taskId", self.task.as_deref())
+            .optional_string("attemptId", self.attempt.as_deref())
+            .raw_with("data", |out| self.append_data(out));
         match source {
-            Some(source) => fields.raw("source", &source).done(),
-            None => fields.done(),
+            Some(source) => fields.raw("source", &source).finish(),
+            None => fields.finish(),
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::{ApprovalAnswer, ApprovalKind, ForgeRunStatus, TurnEnd, payloads};
-use crate::ports::{Choice, Speaker, Todo};
+use crate::ports::{MessageRole, QuestionOption, Todo};
 
 payloads! { Server:
     /// A turn of a session begins.
@@ -25,7 +25,7 @@ payloads! { Server:
         /// The number of the message in the session.
         seq: u64 = "seq",
         /// Who speaks.
-        role: Speaker = "role",
+        role: MessageRole = "role",
         /// The text, 64 KiB at most; calls and results in short.
         text: String = "text",
     }
@@ -158,7 +158,7 @@ pub struct ShownQuestion {
     /// The question in a word.
     pub header: String,
     /// The answers to choose from.
-    pub options: Vec<Choice>,
+    pub options: Vec<QuestionOption>,
     /// Whether several answers may be chosen.
     pub multi: bool,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{IntegrityResult, MountAccess, payloads};
-use crate::Profile;
+use crate::CapabilityProfile;
 
 payloads! { Record:
     /// A tool call begins. Exactly one `tool.result` follows.
@@ -22,7 +22,7 @@ payloads! { Record:
         /// The task of a planned run.
         task_id: Option<String> = "taskId" [skip_serializing_if = "Option::is_none"],
         /// The capability profile of the tool.
-        profile: Option<Profile> = "profile" [skip_serializing_if = "Option::is_none"],
+        profile: Option<CapabilityProfile> = "profile" [skip_serializing_if = "Option::is_none"],
         /// The arguments without secrets, 16 KiB at most.
         args: Value = "args",
         /// The arguments, by their other name in JSON.
@@ -118,7 +118,7 @@ payloads! { Record:
         /// The tool.
         tool_name: String = "tool_name",
         /// The capability profile.
-        profile: Profile = "profile",
+        profile: CapabilityProfile = "profile",
         /// The directories that the module sees.
         mounts: Vec<MountInfo> = "mounts",
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{sessions::Spent, set::Port, tasks::Until};
+use super::{sessions::TokenUsage, set::Port, tasks::WaitUntil};
 use crate::{Call, Error, Media, Result};
 
 /// The supervisor of agents. A child's tools, roots and budget are a part of its parent's, and cancel reaches it.
@@ -28,19 +28,19 @@ pub trait Agents: Send + Sync {
         false
     }
     /// Starts an agent. In the foreground this returns when it has ended; in the background at once.
-    async fn start(&self, call: &Call, order: Order) -> Result<AgentReport>;
+    async fn start(&self, call: &Call, order: SubAgentRequest) -> Result<AgentReport>;
     /// The agents that this session started and that still run.
     async fn running(&self, call: &Call) -> Vec<AgentReport>;
     /// How an agent of this session stands, after a wait. `None`: there is none of this id.
-    async fn report(&self, call: &Call, id: &str, until: Until) -> Result<Option<AgentReport>>;
+    async fn report(&self, call: &Call, id: &str, until: WaitUntil) -> Result<Option<AgentReport>>;
     /// Stops an agent of this session. `None`: there is none of this id.
     async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>>;
     /// Gives a message to another conversation of the same user, and wakes it where this process can run it. `None`:
     /// the conversation is not open here and cannot be opened here. The caller has checked whose it is.
-    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>>;
+    async fn send_message(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>>;
     /// The model of the agent that this session belongs to, and whether it is in a turn. An implementation that drives
     /// the agent answers [`Activity::Active`] during a call of that agent.
-    async fn own(&self, call: &Call) -> Result<OwnAgent>;
+    async fn current(&self, call: &Call) -> Result<CurrentAgent>;
 }
 
 /// What became of a message to another conversation.
@@ -72,12 +72,12 @@ pub struct AgentKind {
     /// Its name: `Explore`, `researcher`.
     pub name: String,
     /// What it is for.
-    pub about: String,
+    pub description: String,
 }
 
 /// What an agent is to do.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Order {
+pub struct SubAgentRequest {
     /// Which kind; `None`: the dialect's plain one.
     pub kind: Option<String>,
     /// What to do.
@@ -107,7 +107,7 @@ pub struct Order {
     /// Only these tools.
     pub tools: Option<Vec<String>>,
     /// More, by dialect: a task, a branch.
-    pub more: Value,
+    pub extra: Value,
 }
 
 /// How an agent stands.
@@ -120,7 +120,7 @@ pub struct AgentReport {
     /// What it does, in a few words.
     pub title: String,
     /// Running, or how it ended.
-    pub state: AgentState,
+    pub status: AgentStatus,
     /// Its last words, or what it has said so far.
     pub text: String,
     /// Pictures and the like that it sent.
@@ -130,18 +130,18 @@ pub struct AgentReport {
     /// Turns of the model.
     pub turns: u32,
     /// Calls of tools.
-    pub calls: u32,
+    pub tool_calls: u32,
     /// What it cost.
-    pub spent: Spent,
+    pub usage: TokenUsage,
     /// How long it ran.
-    pub ran: Duration,
+    pub elapsed: Duration,
     /// The file that holds what it did, as the model can name it.
-    pub file: Option<String>,
+    pub transcript_file: Option<String>,
 }
 
 /// How an agent stands, in a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AgentState {
+pub enum AgentStatus {
     /// It runs.
     Running,
     /// It did its work.
@@ -154,7 +154,7 @@ pub enum AgentState {
 
 /// The agent that speaks in this session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnAgent {
+pub struct CurrentAgent {
     /// Its name.
     pub name: String,
     /// Its model; `None` where another program drives the agent and no model is configured here.
@@ -198,22 +198,22 @@ impl Agents for NoAgents {
     fn kinds(&self) -> Vec<AgentKind> {
         Vec::new()
     }
-    async fn start(&self, _: &Call, _: Order) -> Result<AgentReport> {
+    async fn start(&self, _: &Call, _: SubAgentRequest) -> Result<AgentReport> {
         Err(Error::failed(format!("{}; do the work yourself", Port::Agents.why_missing())))
     }
     async fn running(&self, _: &Call) -> Vec<AgentReport> {
         Vec::new()
     }
-    async fn report(&self, _: &Call, _: &str, _: Until) -> Result<Option<AgentReport>> {
+    async fn report(&self, _: &Call, _: &str, _: WaitUntil) -> Result<Option<AgentReport>> {
         Ok(None)
     }
     async fn stop(&self, _: &Call, _: &str) -> Result<Option<AgentReport>> {
         Ok(None)
     }
-    async fn tell(&self, _: &Call, _: &str, _: &str) -> Result<Option<Delivery>> {
+    async fn send_message(&self, _: &Call, _: &str, _: &str) -> Result<Option<Delivery>> {
         Ok(None)
     }
-    async fn own(&self, call: &Call) -> Result<OwnAgent> {
-        Ok(OwnAgent { name: call.session.agent.clone(), model: None, activity: Activity::Unknown })
+    async fn current(&self, call: &Call) -> Result<CurrentAgent> {
+        Ok(CurrentAgent { name: call.session.agent.clone(), model: None, activity: Activity::Unknown })
     }
 }

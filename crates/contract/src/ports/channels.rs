@@ -19,9 +19,9 @@ pub trait Channels: Send + Sync {
         false
     }
     /// Sends words.
-    async fn send(&self, call: &Call, to: &Address, text: &str) -> Result<()>;
+    async fn send(&self, call: &Call, to: &ChannelAddress, text: &str) -> Result<()>;
     /// Sends a file.
-    async fn send_media(&self, call: &Call, to: Option<&Address>, file: &Outgoing) -> Result<()>;
+    async fn send_media(&self, call: &Call, to: Option<&ChannelAddress>, file: &OutgoingFile) -> Result<()>;
     /// A file that the user sent with the turn that this call belongs to, by its number from 0. `None`: there is none.
     async fn attachment(&self, call: &Call, index: usize) -> Result<Option<Media>>;
     /// Replaces the files of a session's current turn. Whoever begins a turn calls this, also without files. A port
@@ -31,14 +31,14 @@ pub trait Channels: Send + Sync {
 
 /// Where a message goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct ChannelAddress {
     /// The channel: `signal`.
     pub channel: String,
     /// The address in it: `+15551234567`.
     pub address: String,
 }
 
-impl Address {
+impl ChannelAddress {
     /// Reads `channel:address`.
     pub fn parse(text: &str) -> Result<Self> {
         match text.split_once(':') {
@@ -54,7 +54,7 @@ impl Address {
 
 /// A file on its way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outgoing {
+pub struct OutgoingFile {
     /// Its name.
     pub name: String,
     /// `photo`, `audio`, `document`, `voice` or `video`.
@@ -73,10 +73,10 @@ impl Channels for NoChannels {
     fn names(&self) -> Vec<String> {
         Vec::new()
     }
-    async fn send(&self, _: &Call, to: &Address, _: &str) -> Result<()> {
+    async fn send(&self, _: &Call, to: &ChannelAddress, _: &str) -> Result<()> {
         Err(Error::failed(format!("unsupported channel: {}; no channels are configured here", to.channel)))
     }
-    async fn send_media(&self, _: &Call, _: Option<&Address>, _: &Outgoing) -> Result<()> {
+    async fn send_media(&self, _: &Call, _: Option<&ChannelAddress>, _: &OutgoingFile) -> Result<()> {
         Err(Error::failed("files cannot be sent from this session; no channels are configured here"))
     }
     async fn attachment(&self, _: &Call, _: usize) -> Result<Option<Media>> {

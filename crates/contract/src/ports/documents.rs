@@ -14,7 +14,7 @@ pub trait Documents: Send + Sync {
     async fn pdf(&self, call: &Call, bytes: Vec<u8>, pages: Option<RangeInclusive<u32>>) -> Result<PdfPages>;
 
     /// A picture, checked by decoding it, and made smaller where it is larger than models take.
-    async fn picture(&self, call: &Call, bytes: Vec<u8>) -> Result<Picture>;
+    async fn image(&self, call: &Call, bytes: Vec<u8>) -> Result<Image>;
 }
 
 /// Pages of a PDF as text.
@@ -28,13 +28,13 @@ pub struct PdfPages {
 
 /// A picture that decodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
+pub struct Image {
     /// What the model gets.
     pub media: Media,
     /// Width and height of the original.
-    pub original: (u32, u32),
+    pub original_size: (u32, u32),
     /// Width and height of what the model gets.
-    pub shown: (u32, u32),
+    pub size: (u32, u32),
 }
 
 /// No documents but text.
@@ -45,7 +45,7 @@ impl Documents for NoDocuments {
     async fn pdf(&self, _: &Call, _: Vec<u8>, _: Option<RangeInclusive<u32>>) -> Result<PdfPages> {
         Err(Error::failed("PDF files cannot be read in this session"))
     }
-    async fn picture(&self, _: &Call, _: Vec<u8>) -> Result<Picture> {
+    async fn image(&self, _: &Call, _: Vec<u8>) -> Result<Image> {
         Err(Error::failed("pictures cannot be read in this session"))
     }
 }

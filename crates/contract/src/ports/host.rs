@@ -28,50 +28,50 @@ pub trait Host: Send + Sync {
     }
 
     /// Some bytes of a regular file. Short only at the file's end; a FIFO or device is refused without blocking.
-    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk>;
+    async fn read(&self, path: &SafePath, span: Span) -> Result<FileChunk>;
 
     /// Creates or replaces a file and the folders above it: temporary file, sync, rename. A symbolic link in its place is
     /// kept, and so are mode, owner and attributes where this user may set them; otherwise the answer says so. `expect` is checked under a lock, so that two writers never lose an update.
-    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written>;
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome>;
 
     /// Several changes, all or none: everything is checked and prepared first, and undone when one fails. Says what of the
-    /// old files could not be kept, as [`Written::remarks`] does.
-    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>>;
+    /// old files could not be kept, as [`WriteOutcome::remarks`] does.
+    async fn apply_changes(&self, changes: Vec<FileChange>) -> Result<Vec<String>>;
 
     /// Removes a file, a link (not what it points to), or a folder with all that is in it. Says which it was.
-    async fn remove(&self, path: &SafePath) -> Result<Kind>;
+    async fn remove(&self, path: &SafePath) -> Result<FileKind>;
 
     /// The entries of a folder, sorted by name.
-    async fn list(&self, path: &SafePath) -> Result<Vec<Item>>;
+    async fn list(&self, path: &SafePath) -> Result<Vec<DirEntry>>;
 
     /// The first entries of a folder by name, and how many there are besides. Nothing is looked at that is not shown.
-    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
+    async fn list_with(&self, path: &SafePath, glance: ListOptions) -> Result<DirListing> {
         let mut items = self.list(path).await?;
         let all = items.len();
-        items.retain(|it| glance.hidden || !it.name.starts_with('.'));
-        let (hidden, rest) = (all - items.len(), items.len().saturating_sub(glance.most));
-        items.truncate(glance.most);
-        Ok(Glimpse { items, rest, hidden })
+        items.retain(|it| glance.include_hidden || !it.name.starts_with('.'));
+        let (hidden, rest) = (all - items.len(), items.len().saturating_sub(glance.limit));
+        items.truncate(glance.limit);
+        Ok(DirListing { entries: items, omitted: rest, hidden })
     }
 
     /// Finds files by name, beneath a folder. Links are not followed.
-    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found>;
+    async fn find(&self, path: &SafePath, find: &FindQuery) -> Result<FindResult>;
 
     /// Searches the contents of a file, or of the files beneath a folder.
-    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches>;
+    async fn grep(&self, path: &SafePath, grep: &GrepQuery) -> Result<GrepResult>;
 
     /// Starts a program.
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>>;
+    async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>>;
 
     /// The walls around programs here.
-    fn level(&self) -> Level {
-        Level::None
+    fn sandbox_level(&self) -> SandboxLevel {
+        SandboxLevel::None
     }
 }
 
 /// What a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A folder.
@@ -86,7 +86,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Bytes.
     pub size: u64,
     /// Last change.
@@ -112,44 +112,44 @@ impl Span {
 
 /// Some bytes of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chunk {
+pub struct FileChunk {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// Bytes of the whole file when it was opened.
     pub size: u64,
     /// Tells whether two chunks are of the same file in the same state.
-    pub stamp: Stamp,
+    pub stamp: FileStamp,
 }
 
 /// Tells two states of a file apart, cheaply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp(pub [u64; 4]);
+pub struct FileStamp(pub [u64; 4]);
 
 /// What a writer believes is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expect {
     /// Anything or nothing.
     Anything,
-    /// Nothing: fail with [`FileFault::Exists`](crate::FileFault::Exists).
+    /// Nothing: fail with [`FileErrorKind::Exists`](crate::FileErrorKind::Exists).
     Absent,
-    /// Exactly this content: else fail with [`FileFault::Changed`](crate::FileFault::Changed).
-    Content(Content),
+    /// Exactly this content: else fail with [`FileErrorKind::Changed`](crate::FileErrorKind::Changed).
+    Content(ContentDigest),
 }
 
 impl Expect {
     /// Exactly these bytes.
     #[must_use]
     pub fn bytes(bytes: &[u8]) -> Self {
-        Self::Content(Content::of(bytes))
+        Self::Content(ContentDigest::of(bytes))
     }
 }
 
 /// Stands for some bytes: no others have the same, not even if somebody looks for them. For the life of a process, and
 /// between processes of one version; it is a BLAKE3, which reads a large file several times faster than a SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Content([u8; 32]);
+pub struct ContentDigest([u8; 32]);
 
-impl Content {
+impl ContentDigest {
     /// What stands for these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
@@ -157,26 +157,26 @@ impl Content {
     }
 }
 
-/// Bytes that come in pieces, on their way to a [`Content`].
+/// Bytes that come in pieces, on their way to a [`ContentDigest`].
 #[derive(Clone, Debug, Default)]
-pub struct Contents(blake3::Hasher);
+pub struct ContentHasher(blake3::Hasher);
 
-impl Contents {
+impl ContentHasher {
     /// Takes the next piece.
-    pub fn add(&mut self, piece: &[u8]) {
+    pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
     /// What stands for all pieces so far.
     #[must_use]
-    pub fn content(&self) -> Content {
-        Content(self.0.finalize().into())
+    pub fn finalize(&self) -> ContentDigest {
+        ContentDigest(self.0.finalize().into())
     }
 }
 
 /// How a write went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
+pub struct WriteOutcome {
     /// The file was not there before.
     pub created: bool,
     /// What of the old file could not be kept, such as its owner, in sentences for the model.
@@ -185,7 +185,7 @@ pub struct Written {
 
 /// One of several changes.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum FileChange {
     /// Create or replace a file.
     Write {
         /// Which.
@@ -208,11 +208,11 @@ pub enum Change {
 
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Item {
+pub struct DirEntry {
     /// Its name, with control characters and bytes that are not UTF-8 made visible.
     pub name: String,
     /// What it is; a link is a link.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Bytes.
     pub size: u64,
     /// Last change.
@@ -223,29 +223,29 @@ pub struct Item {
 
 /// Which entries of a folder, and how closely they are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Glance {
+pub struct ListOptions {
     /// Those whose names begin with a dot, too.
-    pub hidden: bool,
+    pub include_hidden: bool,
     /// How many at most.
-    pub most: usize,
+    pub limit: usize,
     /// With sizes, times and targets; without, they may be left out, to be quicker.
-    pub closely: bool,
+    pub with_metadata: bool,
 }
 
 /// The first entries of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Glimpse {
+pub struct DirListing {
     /// The entries, sorted by name.
-    pub items: Vec<Item>,
+    pub entries: Vec<DirEntry>,
     /// How many follow.
-    pub rest: usize,
+    pub omitted: usize,
     /// How many were passed over because their names begin with a dot.
     pub hidden: usize,
 }
 
 /// What a walk passes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Noise {
+pub struct IgnoreOptions {
     /// Include what ignore files (`.gitignore`, `.ignore` …) leave out.
     pub ignored: bool,
     /// Include hidden files and folders.
@@ -254,25 +254,25 @@ pub struct Noise {
 
 /// Finding files by name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Find {
+pub struct FindQuery {
     /// Which: a glob over the path beneath the folder where it has a slash (`src/**/*.rs`), over the name otherwise;
     /// without any of `*?[{` a part of the name. `None` finds all.
     pub pattern: Option<String>,
     /// Whether a pattern without a slash must match the whole path beneath the folder (`glob`) and not any name (`find`).
     pub whole_path: bool,
     /// Only this kind.
-    pub kind: Option<Kind>,
+    pub kind: Option<FileKind>,
     /// What is passed over.
-    pub noise: Noise,
+    pub noise: IgnoreOptions,
     /// In which order.
-    pub order: Order,
+    pub order: SortOrder,
     /// How many at most.
     pub limit: usize,
 }
 
 /// An order of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Order {
+pub enum SortOrder {
     /// By path.
     Path,
     /// The newest first, then by path.
@@ -281,7 +281,7 @@ pub enum Order {
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct FindResult {
     /// The files, in the order asked for.
     pub files: Vec<FoundFile>,
     /// How many there are in all.
@@ -298,14 +298,14 @@ pub struct FoundFile {
     /// Path beneath the root of the walk's start.
     pub path: PathBuf,
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Bytes.
     pub size: u64,
 }
 
 /// Searching contents, with ripgrep's meaning of each field.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Grep {
+pub struct GrepQuery {
     /// What to look for: a regular expression of the `regex` crate.
     pub pattern: String,
     /// Take the pattern literally.
@@ -319,11 +319,11 @@ pub struct Grep {
     /// Only files of this type, in ripgrep's names (`rust`, `py`).
     pub file_type: Option<String>,
     /// What is passed over.
-    pub noise: Noise,
+    pub noise: IgnoreOptions,
     /// Lines of context before and after each match.
     pub context: (usize, usize),
     /// Collect lines, or only count them by file.
-    pub output: Output,
+    pub output: GrepOutputMode,
     /// Each match by itself instead of its line.
     pub only_matching: bool,
     /// How many matching lines at most (files, when only files are asked for); the rest is counted, not kept.
@@ -336,7 +336,7 @@ pub struct Grep {
 
 /// What a search collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Output {
+pub enum GrepOutputMode {
     /// The matching lines.
     Lines,
     /// How many lines match, by file.
@@ -347,9 +347,9 @@ pub enum Output {
 
 /// What a search found, files sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Matches {
+pub struct GrepResult {
     /// Files with at least one match that was kept.
-    pub files: Vec<FileHits>,
+    pub files: Vec<FileMatches>,
     /// How many lines match in all, kept or not (files, when only files are asked for).
     pub total: u64,
     /// How many files match in all.
@@ -357,7 +357,7 @@ pub struct Matches {
     /// Not everything was searched (time or number of entries).
     pub partial: bool,
     /// Why there is nothing, when there is nothing.
-    pub absence: Absence,
+    pub absence: NoMatchDiagnostics,
     /// Files and folders that should have been searched and were not.
     pub skipped: Skipped,
 }
@@ -388,22 +388,22 @@ pub enum SkipReason {
 
 /// The hits of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileHits {
+pub struct FileMatches {
     /// Path beneath the root of the search's start.
     pub path: PathBuf,
     /// How many lines match in it.
     pub count: u64,
     /// The lines and their context, in order.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<MatchLine>,
     /// The file is binary: it matches, and its lines are not shown. At which byte.
     pub binary: Option<u64>,
 }
 
 /// One line of a file, or one match of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hit {
+pub struct MatchLine {
     /// A match or its surroundings.
-    pub kind: HitKind,
+    pub kind: MatchLineKind,
     /// Line number, counted from 1.
     pub line: u64,
     /// The line, without its end. Of a very long line the part around the first match.
@@ -414,17 +414,17 @@ pub struct Hit {
     pub left_out: (usize, usize),
 }
 
-impl Hit {
+impl MatchLine {
     /// A whole line.
     #[must_use]
-    pub fn line(kind: HitKind, line: u64, text: impl Into<Vec<u8>>) -> Self {
+    pub fn line(kind: MatchLineKind, line: u64, text: impl Into<Vec<u8>>) -> Self {
         Self { kind, line, text: text.into(), at: 0, left_out: (0, 0) }
     }
 }
 
 /// What a line of a search is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HitKind {
+pub enum MatchLineKind {
     /// It matches.
     Match,
     /// It is near one that does.
@@ -435,7 +435,7 @@ pub enum HitKind {
 
 /// Where a pattern would have matched, had more been searched. Filled only when nothing was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absence {
+pub struct NoMatchDiagnostics {
     /// Lines and files left out by ignore files.
     pub ignored: (u64, u64),
     /// Lines and files that are hidden.
@@ -452,26 +452,26 @@ pub struct Absence {
 
 /// A program to start.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct ProcessSpec {
     /// A shell command (bash, or sh where there is none; no profile is read). An engine-built command uses `argv`.
     pub script: Option<String>,
     /// Program and arguments, where no shell is wanted.
     pub argv: Vec<String>,
     /// Where it starts.
-    pub dir: SafePath,
+    pub cwd: SafePath,
     /// Every root of the session: what it may read and write. A host keeps the vault out of the command's sight
     /// ([`SafePath::is_in_vault`]), or refuses the command where it cannot.
     pub roots: Vec<SafePath>,
     /// What else is in its environment, from the caller; filtered by the host.
-    pub env: Environment,
+    pub env: EnvVars,
     /// What it reads.
-    pub input: Input,
+    pub stdin: StdinSource,
     /// Whether it may use the network.
-    pub network: Network,
+    pub network: NetworkAccess,
     /// Give it a terminal of this size.
-    pub terminal: Option<Terminal>,
+    pub terminal: Option<TerminalSize>,
     /// Find out which folder its shell ends in, where the host can.
-    pub tell_dir: bool,
+    pub report_cwd: bool,
     /// Whether standard output and standard error share one pipe.
     pub streams: Streams,
 }
@@ -479,7 +479,7 @@ pub struct Command {
 /// How a program's standard output and standard error reach the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Streams {
-    /// Through one pipe, so that bytes arrive in the order written. All of them are reported as [`Noticed::Stdout`].
+    /// Through one pipe, so that bytes arrive in the order written. All of them are reported as [`ProcessEvent::Stdout`].
     #[default]
     Merged,
     /// Through two pipes. The order between the two is lost.
@@ -487,11 +487,11 @@ pub enum Streams {
 }
 
 /// Names and values for a child's environment.
-pub type Environment = Vec<(String, String)>;
+pub type EnvVars = Vec<(String, String)>;
 
 /// What a program reads from its standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Input {
+pub enum StdinSource {
     /// Nothing: it is at its end.
     #[default]
     Closed,
@@ -503,7 +503,7 @@ pub enum Input {
 
 /// Whether a program may use the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Network {
+pub enum NetworkAccess {
     /// As the host is configured.
     #[default]
     Configured,
@@ -513,7 +513,7 @@ pub enum Network {
 
 /// A terminal's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terminal {
+pub struct TerminalSize {
     /// Lines.
     pub rows: u16,
     /// Columns.
@@ -524,35 +524,35 @@ pub struct Terminal {
 #[async_trait]
 pub trait Process: Send {
     /// The next piece of output, or how it ended. After the end: the same end again.
-    async fn next(&mut self) -> Noticed;
+    async fn next(&mut self) -> ProcessEvent;
 
     /// Writes to its standard input.
     async fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
     /// Closes its standard input.
-    async fn close(&mut self) -> Result<()>;
+    async fn close_stdin(&mut self) -> Result<()>;
 
     /// Sends a signal to the whole tree of processes.
     async fn signal(&mut self, signal: Signal) -> Result<()>;
 
     /// The walls around it.
-    fn level(&self) -> Level;
+    fn sandbox_level(&self) -> SandboxLevel;
 }
 
 /// Something that a running program did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Noticed {
+pub enum ProcessEvent {
     /// It wrote to standard output, or to either stream with [`Streams::Merged`].
     Stdout(Vec<u8>),
     /// It wrote to standard error.
     Stderr(Vec<u8>),
     /// It ended.
-    Exit(Exit),
+    Exit(ProcessExit),
 }
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exit {
+pub struct ProcessExit {
     /// Exit code, or 128 plus the signal.
     pub code: i32,
     /// The signal that ended it.
@@ -620,7 +620,7 @@ impl Signal {
     }
 
     /// Reads a name, with or without `SIG`, in any case.
-    pub fn named(text: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> Result<Self> {
         let plain = text.trim().to_ascii_uppercase();
         let plain = plain.strip_prefix("SIG").unwrap_or(&plain);
         Self::ALL.into_iter().find(|it| &it.name()[3..] == plain).ok_or_else(|| {
@@ -632,7 +632,7 @@ impl Signal {
 
 /// The walls around a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Level {
+pub enum SandboxLevel {
     /// L0: none.
     None,
     /// The operator says that the machine or container is the sandbox.
@@ -645,7 +645,7 @@ pub enum Level {
     Full,
 }
 
-impl Level {
+impl SandboxLevel {
     /// Its short name: `L3`.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -660,12 +660,12 @@ impl Level {
 }
 
 /// How long a program gets to end by itself after SIGTERM.
-pub const GRACE: Duration = Duration::from_millis(500);
+pub const TERMINATION_GRACE: Duration = Duration::from_millis(500);
 
 /// No files and no programs: for sessions whose tools need neither.
 pub struct NoHost;
 
-fn nothing_here<T>() -> Result<T> {
+fn no_host_error<T>() -> Result<T> {
     Err(Error::failed("there are no files in this session"))
 }
 
@@ -675,30 +675,30 @@ impl Host for NoHost {
         "nowhere"
     }
     async fn stat(&self, _: &SafePath) -> Result<Stat> {
-        nothing_here()
+        no_host_error()
     }
-    async fn read(&self, _: &SafePath, _: Span) -> Result<Chunk> {
-        nothing_here()
+    async fn read(&self, _: &SafePath, _: Span) -> Result<FileChunk> {
+        no_host_error()
     }
-    async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<Written> {
-        nothing_here()
+    async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<WriteOutcome> {
+        no_host_error()
     }
-    async fn change(&self, _: Vec<Change>) -> Result<Vec<String>> {
-        nothing_here()
+    async fn apply_changes(&self, _: Vec<FileChange>) -> Result<Vec<String>> {
+        no_host_error()
     }
-    async fn remove(&self, _: &SafePath) -> Result<Kind> {
-        nothing_here()
+    async fn remove(&self, _: &SafePath) -> Result<FileKind> {
+        no_host_error()
     }
-    async fn list(&self, _: &SafePath) -> Result<Vec<Item>> {
-        nothing_here()
+    async fn list(&self, _: &SafePath) -> Result<Vec<DirEntry>> {
+        no_host_error()
     }
-    async fn find(&self, _: &SafePath, _: &Find) -> Result<Found> {
-        nothing_here()
+    async fn find(&self, _: &SafePath, _: &FindQuery) -> Result<FindResult> {
+        no_host_error()
     }
-    async fn grep(&self, _: &SafePath, _: &Grep) -> Result<Matches> {
-        nothing_here()
+    async fn grep(&self, _: &SafePath, _: &GrepQuery) -> Result<GrepResult> {
+        no_host_error()
     }
-    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
-        nothing_here()
+    async fn spawn(&self, _: &ProcessSpec) -> Result<Box<dyn Process>> {
+        no_host_error()
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 
 use super::host::{
-    Change, Chunk, Command, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches, Process,
-    Span, Stat, Written,
+    DirEntry, DirListing, Expect, FileChange, FileChunk, FileKind, FindQuery, FindResult, GrepQuery, GrepResult, Host,
+    ListOptions, Process, ProcessSpec, SandboxLevel, Span, Stat, WriteOutcome,
 };
 use crate::{Result, SafePath};
 
@@ -17,22 +17,22 @@ pub trait HostLayer: Send + Sync {
     fn inner(&self) -> &dyn Host;
 
     /// [`Host::write`].
-    async fn layered_write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+    async fn layered_write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome> {
         self.inner().write(path, bytes, expect).await
     }
 
-    /// [`Host::change`].
-    async fn layered_change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
-        self.inner().change(changes).await
+    /// [`Host::apply_changes`].
+    async fn layered_change(&self, changes: Vec<FileChange>) -> Result<Vec<String>> {
+        self.inner().apply_changes(changes).await
     }
 
     /// [`Host::remove`].
-    async fn layered_remove(&self, path: &SafePath) -> Result<Kind> {
+    async fn layered_remove(&self, path: &SafePath) -> Result<FileKind> {
         self.inner().remove(path).await
     }
 
     /// [`Host::spawn`].
-    async fn layered_spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+    async fn layered_spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>> {
         self.inner().spawn(command).await
     }
 }
@@ -48,34 +48,34 @@ impl<T: HostLayer> Host for T {
     async fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
         self.inner().real_path(path).await
     }
-    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
+    async fn read(&self, path: &SafePath, span: Span) -> Result<FileChunk> {
         self.inner().read(path, span).await
     }
-    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome> {
         self.layered_write(path, bytes, expect).await
     }
-    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
+    async fn apply_changes(&self, changes: Vec<FileChange>) -> Result<Vec<String>> {
         self.layered_change(changes).await
     }
-    async fn remove(&self, path: &SafePath) -> Result<Kind> {
+    async fn remove(&self, path: &SafePath) -> Result<FileKind> {
         self.layered_remove(path).await
     }
-    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
+    async fn list(&self, path: &SafePath) -> Result<Vec<DirEntry>> {
         self.inner().list(path).await
     }
-    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
-        self.inner().glance(path, glance).await
+    async fn list_with(&self, path: &SafePath, glance: ListOptions) -> Result<DirListing> {
+        self.inner().list_with(path, glance).await
     }
-    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
+    async fn find(&self, path: &SafePath, find: &FindQuery) -> Result<FindResult> {
         self.inner().find(path, find).await
     }
-    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
+    async fn grep(&self, path: &SafePath, grep: &GrepQuery) -> Result<GrepResult> {
         self.inner().grep(path, grep).await
     }
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+    async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>> {
         self.layered_spawn(command).await
     }
-    fn level(&self) -> Level {
-        self.inner().level()
+    fn sandbox_level(&self) -> SandboxLevel {
+        self.inner().sandbox_level()
     }
 }

@@ -24,7 +24,8 @@ mod user;
 mod web;
 
 pub use agents::{
-    Activity, AgentKind, AgentReport, AgentState, Agents, Delivery, NoAgents, Order as AgentOrder, OwnAgent, TimeLimit,
+    Activity, AgentKind, AgentReport, AgentStatus, Agents, CurrentAgent, Delivery, NoAgents,
+    SubAgentRequest as AgentOrder, TimeLimit,
 };
 pub use artifacts::{
     Artifact, ArtifactVersion, Artifacts, ExpectedVersion, MAX_ARTIFACT, RUN_LEASE, RunArtifacts, check_artifact_path,
@@ -35,14 +36,16 @@ pub use blobs::{BlobId, BlobStream, Blobs, InvalidBlobId, MAX_BLOB, NoBlobs};
 pub use channel_settings::{
     ChannelKind, ChannelSettings, LogChannel, MailChannel, MailTls, SignalChannel, WebhookChannel,
 };
-pub use channels::{Address, Channels, NoChannels, Outgoing};
+pub use channels::{ChannelAddress, Channels, NoChannels, OutgoingFile};
 pub use clock::{Clock, WallClock};
-pub use documents::{Documents, NoDocuments, PdfPages, Picture};
+pub use documents::{Documents, Image, NoDocuments, PdfPages};
 pub use events::{Events, follow};
 pub use host::{
-    Absence, Change, Chunk, Command, Content, Contents, Environment, Exit, Expect, FileHits, Find, Found, FoundFile,
-    GRACE, Glance, Glimpse, Grep, Hit, HitKind, Host, Input, Item, Kind, Level, Matches, Network, NoHost, Noise,
-    Noticed, Order, Output, Process, Signal, SkipReason, Skipped, Span, Stamp, Stat, Streams, Terminal, Written,
+    ContentDigest, ContentHasher, DirEntry, DirListing, EnvVars, Expect, FileChange, FileChunk, FileKind, FileMatches,
+    FileStamp, FindQuery, FindResult, FoundFile, GrepOutputMode, GrepQuery, GrepResult, Host, IgnoreOptions,
+    ListOptions, MatchLine, MatchLineKind, NetworkAccess, NoHost, NoMatchDiagnostics, Process, ProcessEvent,
+    ProcessExit, ProcessSpec, SandboxLevel, Signal, SkipReason, Skipped, SortOrder, Span, Stat, StdinSource, Streams,
+    TERMINATION_GRACE, TerminalSize, WriteOutcome,
 };
 pub use host_layer::HostLayer;
 pub use jobs::{
@@ -50,21 +53,21 @@ pub use jobs::{
     retry_delay,
 };
 pub use leases::{HeldLease, Lease, Leases, SESSION_LEASE, SessionHolder};
-pub use notes::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled, Source};
+pub use notes::{FileRevision, MemoryHit, MemoryQuery, MemorySource, NewNote, Note, NoteOrigin, Notes};
 pub use schedules::{
-    Cadence, Claim, Claimed as ClaimedRun, Finish, Missed, Notification, Overlap, Run as ScheduleRun, RunStatus,
-    Schedule, ScheduleStatus, Schedules, Scheduling, WhichSchedules,
+    Cadence, Claimed as ClaimedRun, LeaseClaim, MissedRunPolicy, Notification, OverlapPolicy, RunCompletion, Schedule,
+    ScheduleFilter, ScheduleRules, ScheduleRun, ScheduleRunStatus, ScheduleStatus, Schedules,
 };
 pub use sessions::{
-    Appended, FinishReason, InboxItem, Message, Moved, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Usage,
-    Which,
+    Appended, FinishReason, InboxItem, Message, MessagePart, MessageRole, Moved, SessionFilter, SessionRecord,
+    SessionUpdate, Sessions, TokenUsage, UsageRecord,
 };
 pub use set::{Port, PortSet};
-pub use slates::{Slate, Slates};
+pub use slates::{SessionState, StateValue};
 pub use store::{NoStore, Store};
-pub use tasks::{NoTasks, State, TaskId, TaskInfo, TaskOutput, Tasks, Until};
-pub use user::{Choice, Nobody, Question, Todo, TodoStatus, User, Verdict};
+pub use tasks::{NoTasks, ProcessStatus, TaskId, TaskInfo, TaskOutput, Tasks, WaitUntil};
+pub use user::{NoUser, PlanDecision, Question, QuestionOption, Todo, TodoStatus, User};
 pub use web::{
-    Fetch, Fetched, Freshness, NoWeb, PagePart, PageStyle, Redirects, Scheme, Supply, Web, WebQuery, WebResult,
-    WebResults,
+    FetchRequest, FetchResponse, Freshness, NoWeb, PageFormat, PageScope, PageSource, RedirectPolicy, SchemePolicy,
+    Web, WebQuery, WebResult, WebResults,
 };

@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::store::{NoStore, nothing_kept};
+use super::store::{NoStore, no_store_error};
 use crate::Result;
 
 /// What an agent knows tomorrow. A user's notes are seen by nobody else.
@@ -16,18 +16,18 @@ pub trait Notes: Send + Sync {
     /// Replaces a note's text, and its tags where some are given; `created` stays. `None`: there is no such note.
     async fn update_note(&self, user: &str, id: &str, note: &NewNote) -> Result<Option<Note>>;
     /// Forgets a note. Whether there was one.
-    async fn forget_note(&self, user: &str, id: &str) -> Result<bool>;
+    async fn delete_note(&self, user: &str, id: &str) -> Result<bool>;
     /// Lets a note that was held back be found. Whether there was one.
     async fn release_note(&self, user: &str, id: &str) -> Result<bool>;
     /// The user's notes, newest first, and how many there are. Those that are held back are among them.
     async fn notes(&self, user: &str, offset: u64, most: u64) -> Result<(Vec<Note>, u64)>;
     /// Tells which files of a place exist now, for this user's index of them. Those gone are forgotten; the paths whose content must be handed over
     /// with [`keep_file`](Self::keep_file) come back.
-    async fn sync_files(&self, user: &str, place: &str, files: &[FileMark]) -> Result<Vec<String>>;
+    async fn sync_files(&self, user: &str, place: &str, files: &[FileRevision]) -> Result<Vec<String>>;
     /// Takes in the content of a memory file, instead of what it was before.
-    async fn keep_file(&self, user: &str, place: &str, file: &FileMark, text: &str) -> Result<()>;
+    async fn index_file(&self, user: &str, place: &str, file: &FileRevision, text: &str) -> Result<()>;
     /// Looks for what fits a question, best first.
-    async fn recall(&self, question: &Recall) -> Result<Vec<Recalled>>;
+    async fn search_memory(&self, question: &MemoryQuery) -> Result<Vec<MemoryHit>>;
 }
 
 /// A note to keep.
@@ -50,11 +50,11 @@ pub enum NoteOrigin {
     #[default]
     Agent,
     /// The agent's, after a stranger's words had come in: from there. Such a note is held back until the user lets it go.
-    Stranger(String),
+    Untrusted(String),
 }
 
 impl NoteOrigin {
-    const STRANGER: &str = "stranger: ";
+    const UNTRUSTED_PREFIX: &str = "stranger: ";
 }
 
 impl fmt::Display for NoteOrigin {
@@ -62,15 +62,15 @@ impl fmt::Display for NoteOrigin {
         match self {
             Self::User => f.write_str("user"),
             Self::Agent => f.write_str("agent"),
-            Self::Stranger(name) => write!(f, "{}{name}", Self::STRANGER),
+            Self::Untrusted(name) => write!(f, "{}{name}", Self::UNTRUSTED_PREFIX),
         }
     }
 }
 
 impl From<&str> for NoteOrigin {
     fn from(text: &str) -> Self {
-        match (text, text.strip_prefix(Self::STRANGER)) {
-            (_, Some(name)) => Self::Stranger(name.to_owned()),
+        match (text, text.strip_prefix(Self::UNTRUSTED_PREFIX)) {
+            (_, Some(name)) => Self::Untrusted(name.to_owned()),
             ("user", None) => Self::User,
             _ => Self::Agent,
         }
@@ -89,7 +89,7 @@ pub struct Note {
     /// Whose words they are.
     pub origin: NoteOrigin,
     /// Whether it is found only after the user has let it go.
-    pub held: bool,
+    pub is_quarantined: bool,
     /// When it was first saved.
     pub created: Timestamp,
     /// When it last changed.
@@ -98,37 +98,37 @@ pub struct Note {
 
 /// A memory file in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileMark {
+pub struct FileRevision {
     /// Its path in the workspace.
     pub path: String,
     /// Changes when its content does: a hash, or a stamp of the file system.
-    pub mark: String,
+    pub revision: String,
 }
 
 /// A question to memory.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recall {
+pub struct MemoryQuery {
     /// The words.
     pub text: String,
     /// Notes of this user.
     pub user: Option<String>,
     /// Memory files of this place, in the user's index.
-    pub place: Option<String>,
+    pub workspace: Option<String>,
     /// Also what was said in this user's conversations.
-    pub conversations: bool,
+    pub include_sessions: bool,
     /// Only notes that have all of these tags.
     pub tags: Vec<String>,
     /// How many hits at most.
-    pub most: usize,
+    pub limit: usize,
     /// The least score, from 0 to 1.
-    pub least: f32,
+    pub min_score: f32,
 }
 
 /// Something that fits a question.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recalled {
+pub struct MemoryHit {
     /// Where it is from.
-    pub source: Source,
+    pub source: MemorySource,
     /// The passage.
     pub text: String,
     /// How well it fits, from 0 to 1; the same scale for every question.
@@ -145,7 +145,7 @@ pub struct Recalled {
 
 /// Where something recalled is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum MemorySource {
     /// A note, by its id.
     Note(String),
     /// Lines of a memory file, counted from 1.
@@ -158,7 +158,7 @@ pub enum Source {
         last: u64,
     },
     /// A message of a conversation.
-    Conversation {
+    Session {
         /// The conversation.
         session: String,
         /// The message's number.
@@ -169,12 +169,12 @@ pub enum Source {
 #[async_trait]
 impl Notes for NoStore {
     async fn save_note(&self, _: &str, _: &NewNote) -> Result<Note> {
-        nothing_kept()
+        no_store_error()
     }
     async fn update_note(&self, _: &str, _: &str, _: &NewNote) -> Result<Option<Note>> {
-        nothing_kept()
+        no_store_error()
     }
-    async fn forget_note(&self, _: &str, _: &str) -> Result<bool> {
+    async fn delete_note(&self, _: &str, _: &str) -> Result<bool> {
         Ok(false)
     }
     async fn release_note(&self, _: &str, _: &str) -> Result<bool> {
@@ -183,13 +183,13 @@ impl Notes for NoStore {
     async fn notes(&self, _: &str, _: u64, _: u64) -> Result<(Vec<Note>, u64)> {
         Ok((Vec::new(), 0))
     }
-    async fn sync_files(&self, _: &str, _: &str, _: &[FileMark]) -> Result<Vec<String>> {
+    async fn sync_files(&self, _: &str, _: &str, _: &[FileRevision]) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
-    async fn keep_file(&self, _: &str, _: &str, _: &FileMark, _: &str) -> Result<()> {
-        nothing_kept()
+    async fn index_file(&self, _: &str, _: &str, _: &FileRevision, _: &str) -> Result<()> {
+        no_store_error()
     }
-    async fn recall(&self, _: &Recall) -> Result<Vec<Recalled>> {
+    async fn search_memory(&self, _: &MemoryQuery) -> Result<Vec<MemoryHit>> {
         Ok(Vec::new())
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     leases::Lease,
-    store::{NoStore, nothing_kept},
+    store::{NoStore, no_store_error},
 };
 use crate::Result;
 
@@ -24,33 +24,39 @@ pub trait Schedules: Send + Sync {
     /// One schedule.
     async fn schedule(&self, id: &str) -> Result<Option<Schedule>>;
     /// Replaces a schedule, unless it changed since `seen` (its `updated`); then `false`.
-    async fn change_schedule(&self, schedule: &Schedule, seen: Timestamp) -> Result<bool>;
+    async fn update_schedule(&self, schedule: &Schedule, seen: Timestamp) -> Result<bool>;
     /// Removes a schedule and its runs. Whether there was one.
     async fn remove_schedule(&self, id: &str) -> Result<bool>;
     /// Schedules that fit, newest first, and how many fit in all.
-    async fn schedules(&self, which: &WhichSchedules) -> Result<(Vec<Schedule>, u64)>;
+    async fn schedules(&self, which: &ScheduleFilter) -> Result<(Vec<Schedule>, u64)>;
     /// Active schedules whose time has come, the longest overdue first.
-    async fn due(&self, most: usize) -> Result<Vec<Schedule>>;
+    async fn due_schedules(&self, most: usize) -> Result<Vec<Schedule>>;
     /// Active schedules that last began more than this in the future, because a clock was wrong.
     async fn begun_ahead(&self, by: Duration) -> Result<Vec<Schedule>>;
     /// Claims one occurrence, and moves the schedule on to `next`. `None`: somebody else has it, it was
     /// claimed before, or the last run of the schedule is not over.
-    async fn claim(&self, claim: &Claim) -> Result<Option<Claimed>>;
+    async fn claim_run(&self, claim: &LeaseClaim) -> Result<Option<Claimed>>;
     /// Leaves out an occurrence: moves the schedule on from `due` to `next`, and counts what was left out. `false`: it
     /// has moved on already.
-    async fn pass_over(&self, schedule: &str, due: Timestamp, next: Option<Timestamp>, count: u64) -> Result<bool>;
+    async fn skip_occurrence(
+        &self,
+        schedule: &str,
+        due: Timestamp,
+        next: Option<Timestamp>,
+        count: u64,
+    ) -> Result<bool>;
     /// Renews the lease of a run from now on.
-    async fn hold(&self, lease: &Lease, length: Duration) -> Result<Lease>;
+    async fn renew_lease(&self, lease: &Lease, length: Duration) -> Result<Lease>;
     /// Lets go of a run that has not ended: whoever looks next takes it over.
     async fn release(&self, lease: &Lease) -> Result<()>;
     /// Takes over runs whose lease has run out, for so long; each is labelled as another attempt. Oldest first.
-    async fn take_over(&self, owner: &str, length: Duration, most: usize) -> Result<Vec<Claimed>>;
+    async fn take_over_expired(&self, owner: &str, length: Duration, most: usize) -> Result<Vec<Claimed>>;
     /// Ends a run, together with what follows for its schedule. Answers the run as it is kept.
-    async fn finish(&self, lease: &Lease, finish: &Finish) -> Result<Run>;
+    async fn finish_run(&self, lease: &Lease, finish: &RunCompletion) -> Result<ScheduleRun>;
     /// The last runs of a schedule, newest first.
-    async fn runs(&self, schedule: &str, most: usize) -> Result<Vec<Run>>;
+    async fn runs(&self, schedule: &str, most: usize) -> Result<Vec<ScheduleRun>>;
     /// One run.
-    async fn run(&self, id: &str) -> Result<Option<Run>>;
+    async fn run(&self, id: &str) -> Result<Option<ScheduleRun>>;
 }
 
 /// A task that is done at set times.
@@ -82,7 +88,7 @@ pub struct Schedule {
     /// The dialect that its tools speak.
     pub dialect: Option<String>,
     /// What becomes of occurrences that nobody was there for.
-    pub missed: Missed,
+    pub missed: MissedRunPolicy,
     /// When it was made.
     pub created: Timestamp,
     /// When it last changed.
@@ -92,7 +98,7 @@ pub struct Schedule {
     /// When it last began.
     pub last_run: Option<Timestamp>,
     /// How that ended.
-    pub last_status: Option<RunStatus>,
+    pub last_status: Option<ScheduleRunStatus>,
     /// Failures since the last success.
     pub failures: u32,
     /// Occurrences that were left out: nobody was there for them, or the run before was not over.
@@ -155,7 +161,7 @@ pub enum ScheduleStatus {
 /// What becomes of occurrences that nobody was there for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Missed {
+pub enum MissedRunPolicy {
     /// They are left out.
     Skip,
     /// One run makes up for all.
@@ -167,13 +173,13 @@ pub enum Missed {
 
 /// The operator's rules for schedules, and what a schedule takes over from the conversation it is made in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scheduling {
+pub struct ScheduleRules {
     /// IANA name of the zone that times are read in where none is named.
     pub timezone: String,
     /// The least time between two runs of one schedule.
     pub min_interval: Duration,
     /// How many schedules a user may have.
-    pub most: u64,
+    pub max_per_user: u64,
     /// Where the user of this conversation is told of results, as `channel:address`.
     pub channel: Option<String>,
     /// The dialect that is spoken here.
@@ -182,12 +188,12 @@ pub struct Scheduling {
     pub is_driven: bool,
 }
 
-impl Default for Scheduling {
+impl Default for ScheduleRules {
     fn default() -> Self {
         Self {
             timezone: "UTC".into(),
             min_interval: Duration::from_secs(60),
-            most: 50,
+            max_per_user: 50,
             channel: None,
             dialect: None,
             is_driven: false,
@@ -197,7 +203,7 @@ impl Default for Scheduling {
 
 /// Which schedules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WhichSchedules {
+pub struct ScheduleFilter {
     /// Of this user.
     pub user: Option<String>,
     /// Whose name has this in it, without regard to case.
@@ -213,12 +219,12 @@ pub struct WhichSchedules {
     /// How many to skip.
     pub offset: u64,
     /// How many at most.
-    pub most: u64,
+    pub limit: u64,
 }
 
 /// A claim to one occurrence.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
+pub struct LeaseClaim {
     /// The schedule.
     pub schedule: String,
     /// The due time that was seen; the claim fails if the schedule has moved on.
@@ -234,33 +240,33 @@ pub struct Claim {
     /// Occurrences before this one that it makes up for or that are left out; they are counted.
     pub skipped: u64,
     /// What becomes of this occurrence while another run of the schedule goes on.
-    pub overlap: Overlap,
+    pub overlap: OverlapPolicy,
 }
 
 /// What becomes of an occurrence while another run of the schedule goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overlap {
+pub enum OverlapPolicy {
     /// It is left out, and counted.
     #[default]
     Skip,
     /// It stays due.
     Wait,
     /// It was asked for by hand: the schedule need not be due, and keeps its plan. It is refused while another runs.
-    ByHand,
+    Manual,
 }
 
 /// A run, and the lease of whoever runs it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     /// The run.
-    pub run: Run,
+    pub run: ScheduleRun,
     /// Its lease.
     pub lease: Lease,
 }
 
 /// One run of a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct ScheduleRun {
     /// A UUID.
     pub id: String,
     /// The schedule.
@@ -276,7 +282,7 @@ pub struct Run {
     /// When it ended.
     pub finished: Option<Timestamp>,
     /// How it stands.
-    pub status: RunStatus,
+    pub status: ScheduleRunStatus,
     /// The beginning of the output.
     pub summary: String,
     /// All of the output; empty in lists.
@@ -292,7 +298,7 @@ pub struct Run {
 /// How a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RunStatus {
+pub enum ScheduleRunStatus {
     /// It runs.
     Running,
     /// It did what was asked.
@@ -307,15 +313,15 @@ pub enum RunStatus {
 
 /// The end of a run, and what follows for its schedule.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finish {
+pub struct RunCompletion {
     /// The run as it ended.
-    pub run: Run,
+    pub run: ScheduleRun,
     /// The schedule's state from now on, where it changes.
     pub status: Option<ScheduleStatus>,
     /// Failures in a row from now on.
     pub failures: u32,
     /// How many runs are kept.
-    pub keep: usize,
+    pub keep_runs: usize,
 }
 
 #[async_trait]
@@ -324,48 +330,48 @@ impl Schedules for NoStore {
         Ok(Timestamp::now())
     }
     async fn add_schedule(&self, _: &Schedule) -> Result<Schedule> {
-        nothing_kept()
+        no_store_error()
     }
     async fn schedule(&self, _: &str) -> Result<Option<Schedule>> {
         Ok(None)
     }
-    async fn change_schedule(&self, _: &Schedule, _: Timestamp) -> Result<bool> {
-        nothing_kept()
+    async fn update_schedule(&self, _: &Schedule, _: Timestamp) -> Result<bool> {
+        no_store_error()
     }
     async fn remove_schedule(&self, _: &str) -> Result<bool> {
         Ok(false)
     }
-    async fn schedules(&self, _: &WhichSchedules) -> Result<(Vec<Schedule>, u64)> {
+    async fn schedules(&self, _: &ScheduleFilter) -> Result<(Vec<Schedule>, u64)> {
         Ok((Vec::new(), 0))
     }
-    async fn due(&self, _: usize) -> Result<Vec<Schedule>> {
+    async fn due_schedules(&self, _: usize) -> Result<Vec<Schedule>> {
         Ok(Vec::new())
     }
     async fn begun_ahead(&self, _: Duration) -> Result<Vec<Schedule>> {
         Ok(Vec::new())
     }
-    async fn claim(&self, _: &Claim) -> Result<Option<Claimed>> {
+    async fn claim_run(&self, _: &LeaseClaim) -> Result<Option<Claimed>> {
         Ok(None)
     }
-    async fn pass_over(&self, _: &str, _: Timestamp, _: Option<Timestamp>, _: u64) -> Result<bool> {
+    async fn skip_occurrence(&self, _: &str, _: Timestamp, _: Option<Timestamp>, _: u64) -> Result<bool> {
         Ok(false)
     }
-    async fn hold(&self, _: &Lease, _: Duration) -> Result<Lease> {
-        nothing_kept()
+    async fn renew_lease(&self, _: &Lease, _: Duration) -> Result<Lease> {
+        no_store_error()
     }
     async fn release(&self, _: &Lease) -> Result<()> {
-        nothing_kept()
+        no_store_error()
     }
-    async fn take_over(&self, _: &str, _: Duration, _: usize) -> Result<Vec<Claimed>> {
+    async fn take_over_expired(&self, _: &str, _: Duration, _: usize) -> Result<Vec<Claimed>> {
         Ok(Vec::new())
     }
-    async fn finish(&self, _: &Lease, _: &Finish) -> Result<Run> {
-        nothing_kept()
+    async fn finish_run(&self, _: &Lease, _: &RunCompletion) -> Result<ScheduleRun> {
+        no_store_error()
     }
-    async fn runs(&self, _: &str, _: usize) -> Result<Vec<Run>> {
+    async fn runs(&self, _: &str, _: usize) -> Result<Vec<ScheduleRun>> {
         Ok(Vec::new())
     }
-    async fn run(&self, _: &str) -> Result<Option<Run>> {
+    async fn run(&self, _: &str) -> Result<Option<ScheduleRun>> {
         Ok(None)
     }
 }

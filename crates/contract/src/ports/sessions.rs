@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     leases::{Lease, SessionHolder},
-    store::{NoStore, nothing_kept},
+    store::{NoStore, no_store_error},
 };
 use crate::Result;
 
@@ -35,30 +35,30 @@ pub trait Sessions: Send + Sync {
     /// Who holds a session now, if anybody does.
     async fn session_holder(&self, session: &str) -> Result<Option<SessionHolder>>;
     /// Begins a conversation. Answers its record as it is kept.
-    async fn begin(&self, lease: &Lease, record: &SessionRecord) -> Result<SessionRecord>;
+    async fn create_session(&self, lease: &Lease, record: &SessionRecord) -> Result<SessionRecord>;
     /// One conversation, if there is one of this id.
-    async fn conversation(&self, id: &str) -> Result<Option<SessionRecord>>;
+    async fn get_session(&self, id: &str) -> Result<Option<SessionRecord>>;
     /// Conversations, the last used first, and how many there are in all.
-    async fn conversations(&self, which: &Which) -> Result<(Vec<SessionRecord>, u64)>;
+    async fn list_sessions(&self, which: &SessionFilter) -> Result<(Vec<SessionRecord>, u64)>;
     /// Adds messages at the end, in one transaction, with what they cost. Their numbers are given here; `seq` of what
     /// is passed is ignored.
-    async fn append(&self, lease: &Lease, messages: &[Message], spent: Spent) -> Result<Appended>;
+    async fn append_messages(&self, lease: &Lease, messages: &[Message], spent: TokenUsage) -> Result<Appended>;
     /// Leaves something for whoever holds the session now or next. Needs no lease.
     async fn post(&self, session: &str, item: &InboxItem) -> Result<()>;
     /// Moves everything from the inbox into the session, in one transaction and in the order in which it was posted.
     async fn take_inbox(&self, lease: &Lease) -> Result<Moved>;
     /// Adds to what a session has cost. Needs no lease, because sums have no order.
-    async fn add_cost(&self, session: &str, spent: Spent) -> Result<()>;
+    async fn add_cost(&self, session: &str, spent: TokenUsage) -> Result<()>;
     /// Messages in order: the last `most` of those before `before` (all of them: `None`).
     async fn messages(&self, session: &str, before: Option<u64>, most: usize) -> Result<Vec<Message>>;
     /// What the model's answers took, oldest first: the last `most` of them.
-    async fn usage(&self, session: &str, most: usize) -> Result<Vec<Usage>>;
+    async fn usage(&self, session: &str, most: usize) -> Result<Vec<UsageRecord>>;
     /// Takes messages back, from this number to the end: an undone turn. How many went.
-    async fn take_back(&self, lease: &Lease, from: u64) -> Result<u64>;
+    async fn truncate_messages(&self, lease: &Lease, from: u64) -> Result<u64>;
     /// Changes what is said about a conversation: its title, model, summary.
-    async fn retitle(&self, lease: &Lease, change: &Retitle) -> Result<()>;
+    async fn update_session(&self, lease: &Lease, change: &SessionUpdate) -> Result<()>;
     /// Removes a conversation with its children, unless somebody holds it.
-    async fn discard(&self, session: &str) -> Result<bool>;
+    async fn delete_session(&self, session: &str) -> Result<bool>;
 }
 
 /// What is known of a conversation.
@@ -86,7 +86,7 @@ pub struct SessionRecord {
     /// How many messages.
     pub messages: u64,
     /// What it has cost so far.
-    pub spent: Spent,
+    pub spent: TokenUsage,
     /// The message from which a model's view begins, when older ones were summed up.
     pub view_from: Option<u64>,
     /// When it began.
@@ -97,7 +97,7 @@ pub struct SessionRecord {
 
 /// What a model took and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct TokenUsage {
     /// Tokens of prompts, with those that were read from or written to the provider's cache.
     pub prompt_tokens: u64,
     /// Tokens of answers, with reasoning.
@@ -115,7 +115,7 @@ pub struct Spent {
     pub cost: f64,
 }
 
-impl std::ops::Add for Spent {
+impl std::ops::Add for TokenUsage {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -132,22 +132,22 @@ impl std::ops::Add for Spent {
 
 /// What one answer of a model took.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct UsageRecord {
     /// When it came.
     pub at: Timestamp,
     /// What it took.
-    pub spent: Spent,
+    pub spent: TokenUsage,
 }
 
 /// Which conversations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct SessionFilter {
     /// Of this user only.
     pub user: Option<String>,
     /// Children of this conversation only.
     pub parent: Option<String>,
     /// Those that no other one started only.
-    pub top_only: bool,
+    pub top_level_only: bool,
     /// In this workspace only.
     pub workspace: Option<String>,
     /// With this label only.
@@ -155,12 +155,12 @@ pub struct Which {
     /// How many to skip.
     pub offset: u64,
     /// How many at most.
-    pub most: u64,
+    pub limit: u64,
 }
 
 /// What to say anew about a conversation; what is `None` stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Retitle {
+pub struct SessionUpdate {
     /// Its title.
     pub title: Option<String>,
     /// The model.
@@ -185,9 +185,9 @@ pub enum InboxItem {
     /// A message for the end of the session.
     Message {
         /// Who speaks.
-        role: Speaker,
+        role: MessageRole,
         /// What is said.
-        parts: Vec<Part>,
+        parts: Vec<MessagePart>,
     },
     /// Messages from this number on are taken back.
     Undo {
@@ -199,8 +199,8 @@ pub enum InboxItem {
 impl InboxItem {
     /// A message in plain text.
     #[must_use]
-    pub fn text(role: Speaker, text: impl Into<String>) -> Self {
-        Self::Message { role, parts: vec![Part::Text { text: text.into() }] }
+    pub fn text(role: MessageRole, text: impl Into<String>) -> Self {
+        Self::Message { role, parts: vec![MessagePart::Text { text: text.into() }] }
     }
 }
 
@@ -220,9 +220,9 @@ pub struct Message {
     #[serde(default)]
     pub seq: u64,
     /// Who speaks.
-    pub role: Speaker,
+    pub role: MessageRole,
     /// What is said.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
     /// When.
     pub created: Timestamp,
 }
@@ -230,7 +230,7 @@ pub struct Message {
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Speaker {
+pub enum MessageRole {
     /// The person, or what speaks for one: a schedule, a webhook.
     User,
     /// The model.
@@ -300,7 +300,7 @@ impl std::fmt::Display for FinishReason {
 /// A part of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
+pub enum MessagePart {
     /// Words.
     Text {
         /// The words.
@@ -378,40 +378,40 @@ impl Sessions for NoStore {
     async fn session_holder(&self, _: &str) -> Result<Option<SessionHolder>> {
         Ok(None)
     }
-    async fn begin(&self, _: &Lease, _: &SessionRecord) -> Result<SessionRecord> {
-        nothing_kept()
+    async fn create_session(&self, _: &Lease, _: &SessionRecord) -> Result<SessionRecord> {
+        no_store_error()
     }
-    async fn conversation(&self, _: &str) -> Result<Option<SessionRecord>> {
+    async fn get_session(&self, _: &str) -> Result<Option<SessionRecord>> {
         Ok(None)
     }
-    async fn conversations(&self, _: &Which) -> Result<(Vec<SessionRecord>, u64)> {
+    async fn list_sessions(&self, _: &SessionFilter) -> Result<(Vec<SessionRecord>, u64)> {
         Ok((Vec::new(), 0))
     }
-    async fn append(&self, _: &Lease, _: &[Message], _: Spent) -> Result<Appended> {
-        nothing_kept()
+    async fn append_messages(&self, _: &Lease, _: &[Message], _: TokenUsage) -> Result<Appended> {
+        no_store_error()
     }
     async fn post(&self, _: &str, _: &InboxItem) -> Result<()> {
-        nothing_kept()
+        no_store_error()
     }
     async fn take_inbox(&self, _: &Lease) -> Result<Moved> {
         Ok(Moved::default())
     }
-    async fn add_cost(&self, _: &str, _: Spent) -> Result<()> {
-        nothing_kept()
+    async fn add_cost(&self, _: &str, _: TokenUsage) -> Result<()> {
+        no_store_error()
     }
     async fn messages(&self, _: &str, _: Option<u64>, _: usize) -> Result<Vec<Message>> {
         Ok(Vec::new())
     }
-    async fn usage(&self, _: &str, _: usize) -> Result<Vec<Usage>> {
+    async fn usage(&self, _: &str, _: usize) -> Result<Vec<UsageRecord>> {
         Ok(Vec::new())
     }
-    async fn take_back(&self, _: &Lease, _: u64) -> Result<u64> {
-        nothing_kept()
+    async fn truncate_messages(&self, _: &Lease, _: u64) -> Result<u64> {
+        no_store_error()
     }
-    async fn retitle(&self, _: &Lease, _: &Retitle) -> Result<()> {
-        nothing_kept()
+    async fn update_session(&self, _: &Lease, _: &SessionUpdate) -> Result<()> {
+        no_store_error()
     }
-    async fn discard(&self, _: &str) -> Result<bool> {
+    async fn delete_session(&self, _: &str) -> Result<bool> {
         Ok(false)
     }
 }
@@ -424,8 +424,8 @@ mod tests {
     fn a_reason_of_a_newer_version_is_kept() {
         for name in ["end_turn", "tool_use", "canceled", "limit", "error", "paused"] {
             let json = format!("{{\"type\":\"finish\",\"reason\":\"{name}\"}}");
-            let part: Part = serde_json::from_str(&json).unwrap();
-            assert_eq!(matches!(part, Part::Finish { reason: FinishReason::Other(_) }), name == "paused");
+            let part: MessagePart = serde_json::from_str(&json).unwrap();
+            assert_eq!(matches!(part, MessagePart::Finish { reason: FinishReason::Other(_) }), name == "paused");
             assert_eq!(serde_json::to_string(&part).unwrap(), json);
         }
     }

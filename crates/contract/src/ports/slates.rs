@@ -6,25 +6,25 @@ use serde_json::Value;
 
 use super::{
     leases::Lease,
-    store::{NoStore, nothing_kept},
+    store::{NoStore, no_store_error},
 };
 use crate::Result;
 
 /// What a session writes down for itself, by name. A new text replaces the old one. Writing needs the lease of the
 /// session and fails with [`Error::LeaseLost`](crate::Error::LeaseLost) where that is stale.
 #[async_trait]
-pub trait Slates: Send + Sync {
+pub trait SessionState: Send + Sync {
     /// What stands on a slate, if anything.
-    async fn slate(&self, session: &str, name: &str) -> Result<Option<Slate>>;
+    async fn get_state(&self, session: &str, name: &str) -> Result<Option<StateValue>>;
     /// Replaces what stands on it.
-    async fn write_slate(&self, lease: &Lease, name: &str, value: Value) -> Result<()>;
+    async fn set_state(&self, lease: &Lease, name: &str, value: Value) -> Result<()>;
     /// Wipes it. Whether something stood there.
-    async fn wipe_slate(&self, lease: &Lease, name: &str) -> Result<bool>;
+    async fn delete_state(&self, lease: &Lease, name: &str) -> Result<bool>;
 }
 
 /// What stands on a slate.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Slate {
+pub struct StateValue {
     /// The record.
     pub value: Value,
     /// When it was written.
@@ -32,14 +32,14 @@ pub struct Slate {
 }
 
 #[async_trait]
-impl Slates for NoStore {
-    async fn slate(&self, _: &str, _: &str) -> Result<Option<Slate>> {
+impl SessionState for NoStore {
+    async fn get_state(&self, _: &str, _: &str) -> Result<Option<StateValue>> {
         Ok(None)
     }
-    async fn write_slate(&self, _: &Lease, _: &str, _: Value) -> Result<()> {
-        nothing_kept()
+    async fn set_state(&self, _: &Lease, _: &str, _: Value) -> Result<()> {
+        no_store_error()
     }
-    async fn wipe_slate(&self, _: &Lease, _: &str) -> Result<bool> {
+    async fn delete_state(&self, _: &Lease, _: &str) -> Result<bool> {
         Ok(false)
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    host::{Command, Exit, Level, Signal},
+    host::{ProcessExit, ProcessSpec, SandboxLevel, Signal},
     set::Port,
 };
 use crate::{Call, Error, Result};
@@ -20,10 +20,10 @@ pub trait Tasks: Send + Sync {
 
     /// Starts a command. After `timeout` the whole tree gets TERM, a grace, and KILL.
     /// Progress of a task in the foreground goes to the call.
-    async fn start(&self, call: &Call, command: Command, timeout: Option<Duration>, label: &str) -> Result<TaskId>;
+    async fn start(&self, call: &Call, command: ProcessSpec, timeout: Option<Duration>, label: &str) -> Result<TaskId>;
 
     /// Waits until the task has ended, the time is over or the call is cancelled, and tells where it stands.
-    async fn wait(&self, call: &Call, id: &TaskId, until: Until) -> Result<TaskInfo>;
+    async fn wait(&self, call: &Call, id: &TaskId, until: WaitUntil) -> Result<TaskInfo>;
 
     /// What the task has written so far, from a byte of its interleaved output on; at most `max` bytes, from the
     /// beginning or (`tail`) the end.
@@ -63,13 +63,13 @@ impl fmt::Display for TaskId {
 
 /// How long to wait for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum WaitUntil {
     /// Not at all.
     Now,
     /// This long at most.
     For(Duration),
     /// Until it ends.
-    End,
+    Exit,
 }
 
 /// Where a task stands.
@@ -80,37 +80,37 @@ pub struct TaskInfo {
     /// The command, as it was sent.
     pub command: String,
     /// Running, or how it ended.
-    pub state: State,
+    pub status: ProcessStatus,
     /// How long it ran, or has been running.
-    pub ran: Duration,
+    pub elapsed: Duration,
     /// Bytes of output so far, both streams.
-    pub written: u64,
+    pub output_bytes: u64,
     /// The walls around it.
-    pub level: Level,
+    pub sandbox_level: SandboxLevel,
     /// The file that holds all of its raw output, once there is one.
-    pub file: Option<String>,
+    pub output_file: Option<String>,
 }
 
 /// Running, or how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ProcessStatus {
     /// It runs.
     Running,
     /// It ended by itself.
-    Ended(Exit),
+    Exited(ProcessExit),
     /// It ran out of time and was ended.
-    TimedOut(Exit),
+    TimedOut(ProcessExit),
     /// It was stopped by the caller.
-    Stopped(Exit),
+    Stopped(ProcessExit),
 }
 
-impl State {
+impl ProcessStatus {
     /// How it ended, if it has.
     #[must_use]
-    pub fn exit(&self) -> Option<&Exit> {
+    pub fn exit(&self) -> Option<&ProcessExit> {
         match self {
             Self::Running => None,
-            Self::Ended(exit) | Self::TimedOut(exit) | Self::Stopped(exit) => Some(exit),
+            Self::Exited(exit) | Self::TimedOut(exit) | Self::Stopped(exit) => Some(exit),
         }
     }
 }
@@ -138,23 +138,23 @@ impl Tasks for NoTasks {
     fn is_available(&self) -> bool {
         false
     }
-    async fn start(&self, _: &Call, _: Command, _: Option<Duration>, _: &str) -> Result<TaskId> {
+    async fn start(&self, _: &Call, _: ProcessSpec, _: Option<Duration>, _: &str) -> Result<TaskId> {
         Err(Error::denied(Port::Commands.why_missing()))
     }
-    async fn wait(&self, _: &Call, id: &TaskId, _: Until) -> Result<TaskInfo> {
-        Err(unknown(id))
+    async fn wait(&self, _: &Call, id: &TaskId, _: WaitUntil) -> Result<TaskInfo> {
+        Err(unknown_task_error(id))
     }
     async fn output(&self, _: &Call, id: &TaskId, _: u64, _: usize) -> Result<TaskOutput> {
-        Err(unknown(id))
+        Err(unknown_task_error(id))
     }
     async fn input(&self, _: &Call, id: &TaskId, _: &[u8]) -> Result<()> {
-        Err(unknown(id))
+        Err(unknown_task_error(id))
     }
     async fn signal(&self, _: &Call, id: &TaskId, _: Signal) -> Result<()> {
-        Err(unknown(id))
+        Err(unknown_task_error(id))
     }
     async fn stop(&self, _: &Call, id: &TaskId) -> Result<TaskInfo> {
-        Err(unknown(id))
+        Err(unknown_task_error(id))
     }
     async fn list(&self, _: &Call) -> Vec<TaskInfo> {
         Vec::new()
@@ -162,6 +162,6 @@ impl Tasks for NoTasks {
     async fn forget(&self, _: &Call, _: &TaskId) {}
 }
 
-fn unknown(id: &TaskId) -> Error {
+fn unknown_task_error(id: &TaskId) -> Error {
     Error::failed(format!("no task `{id}` in this session"))
 }

@@ -26,12 +26,12 @@ pub trait User: Send + Sync {
     /// Shows the to-do list as it is now.
     async fn show_todos(&self, call: &Call, todos: &[Todo]);
     /// Whether the session is in plan mode, where only looking is allowed. A maker that cannot know says yes, and is asked.
-    async fn planning(&self, _: &Call) -> bool {
+    async fn is_planning(&self, _: &Call) -> bool {
         true
     }
     /// Shows a plan, and asks whether to go on with it. After a yes the session is in the mode that it had before, or
     /// in the one that accepts edits.
-    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict>;
+    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<PlanDecision>;
     /// A setting of the session that a model may see. `None`: there is none of this name.
     async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>>;
     /// Changes a setting that a model may change; answers the value before. An error names those it may.
@@ -49,7 +49,7 @@ pub struct Question {
     pub header: String,
     /// 2 to 4 answers to choose from; the user can always write another
     #[schemars(length(min = 2, max = 4))]
-    pub options: Vec<Choice>,
+    pub options: Vec<QuestionOption>,
     /// Several may be chosen
     #[serde(default)]
     pub multi_select: bool,
@@ -57,7 +57,7 @@ pub struct Question {
 
 /// An answer to choose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Choice {
+pub struct QuestionOption {
     /// What the user sees and chooses
     pub label: String,
     /// What choosing it means
@@ -92,20 +92,20 @@ pub enum TodoStatus {
 
 /// What the user says to a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PlanDecision {
     /// Go on.
-    Yes,
+    Approved,
     /// Go on, and changes of files need no approval from now on.
     YesAcceptEdits,
     /// Not like this; what should be different.
-    No(String),
+    Rejected(String),
 }
 
 /// Nobody: answers at once that no one can be asked.
-pub struct Nobody;
+pub struct NoUser;
 
 #[async_trait]
-impl User for Nobody {
+impl User for NoUser {
     fn is_available(&self) -> bool {
         false
     }
@@ -116,7 +116,7 @@ impl User for Nobody {
         Err(Error::failed("nobody can be asked here; decide yourself, and say in your answer what you assumed"))
     }
     async fn show_todos(&self, _: &Call, _: &[Todo]) {}
-    async fn approve_plan(&self, _: &Call, _: &str) -> Result<Verdict> {
+    async fn approve_plan(&self, _: &Call, _: &str) -> Result<PlanDecision> {
         Err(Error::failed("nobody can approve a plan here; end your turn with the plan as your answer"))
     }
     async fn setting(&self, _: &Call, _: &str) -> Result<Option<Value>> {

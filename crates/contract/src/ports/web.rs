@@ -19,44 +19,44 @@ pub trait Web: Send + Sync {
         true
     }
     /// Gets a page and turns it into text.
-    async fn fetch(&self, call: &Call, wanted: &Fetch) -> Result<Fetched>;
+    async fn fetch(&self, call: &Call, wanted: &FetchRequest) -> Result<FetchResponse>;
     /// Searches. Filters that the provider lacks are applied to its results, with a note.
     async fn search(&self, call: &Call, query: &WebQuery) -> Result<WebResults>;
     /// Answers a question about a text with a small model. `None`: there is none.
-    async fn answer(&self, _call: &Call, _text: &str, _question: &str) -> Result<Option<String>> {
+    async fn answer_question(&self, _call: &Call, _text: &str, _question: &str) -> Result<Option<String>> {
         Ok(None)
     }
 }
 
 /// A page to get.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
+pub struct FetchRequest {
     /// The address.
     pub url: String,
     /// How redirects are taken.
-    pub redirects: Redirects,
+    pub redirects: RedirectPolicy,
     /// What the text is made like.
-    pub style: PageStyle,
+    pub format: PageFormat,
     /// How much of the page.
-    pub part: PagePart,
+    pub scope: PageScope,
     /// Whether a plain http address is tried over TLS first.
-    pub scheme: Scheme,
+    pub scheme: SchemePolicy,
     /// Who is asked for it.
-    pub supply: Supply,
+    pub source: PageSource,
     /// How long in all.
     pub timeout: Duration,
 }
 
-impl Fetch {
+impl FetchRequest {
     /// The article at an address as Markdown, within half a minute.
-    pub fn of(url: impl Into<String>) -> Self {
+    pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
-            redirects: Redirects::Follow,
-            style: PageStyle::Markdown,
-            part: PagePart::Main,
-            scheme: Scheme::AsWritten,
-            supply: Supply::Host,
+            redirects: RedirectPolicy::Follow,
+            format: PageFormat::Markdown,
+            scope: PageScope::Main,
+            scheme: SchemePolicy::AsWritten,
+            source: PageSource::Host,
             timeout: Duration::from_secs(30),
         }
     }
@@ -64,16 +64,16 @@ impl Fetch {
 
 /// Whether a plain http address is tried over TLS first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scheme {
+pub enum SchemePolicy {
     /// As it was written.
     AsWritten,
     /// Over TLS; as it was written only where the host does not speak it.
-    SecureFirst,
+    HttpsFirst,
 }
 
 /// Who is asked for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Supply {
+pub enum PageSource {
     /// The host itself.
     Host,
     /// The search provider, where it keeps pages and has this one; the host otherwise.
@@ -82,7 +82,7 @@ pub enum Supply {
 
 /// How redirects are taken. Every hop is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Redirects {
+pub enum RedirectPolicy {
     /// All of them, up to ten.
     Follow,
     /// Those that stay on the host; another host is an answer of its own.
@@ -93,7 +93,7 @@ pub enum Redirects {
 
 /// What a page's text is made like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PageStyle {
+pub enum PageFormat {
     /// Markdown.
     Markdown,
     /// Plain text with headings, lists, code, tables, `[Image: alt]` and links.
@@ -104,7 +104,7 @@ pub enum PageStyle {
 
 /// How much of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PagePart {
+pub enum PageScope {
     /// The article, where there is one; the whole page otherwise.
     Main,
     /// Everything on it.
@@ -113,11 +113,11 @@ pub enum PagePart {
 
 /// What came back for an address.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Fetched {
+pub struct FetchResponse {
     /// The address that answered, after redirects.
     pub url: String,
     /// Where a redirect leads that was not followed.
-    pub moved_to: Option<String>,
+    pub redirect_to: Option<String>,
     /// HTTP status.
     pub status: u16,
     /// Its words: `OK`.
@@ -131,7 +131,7 @@ pub struct Fetched {
     /// The page as text; empty for what has no text.
     pub text: String,
     /// Whether the text is only the article, and the page has more.
-    pub article: bool,
+    pub is_article_only: bool,
     /// A picture.
     pub media: Option<Media>,
     /// From the cache.
@@ -148,9 +148,9 @@ pub struct WebQuery {
     /// How many results at most.
     pub count: usize,
     /// Only these domains and what is beneath them.
-    pub only: Vec<String>,
+    pub include_domains: Vec<String>,
     /// Not these.
-    pub without: Vec<String>,
+    pub exclude_domains: Vec<String>,
     /// A provider's category, as it is.
     pub category: Option<String>,
     /// How new.
@@ -208,7 +208,7 @@ impl Web for NoWeb {
     fn can_search(&self) -> bool {
         false
     }
-    async fn fetch(&self, _: &Call, _: &Fetch) -> Result<Fetched> {
+    async fn fetch(&self, _: &Call, _: &FetchRequest) -> Result<FetchResponse> {
         Err(Error::failed(Port::Web.why_missing()))
     }
     async fn search(&self, _: &Call, _: &WebQuery) -> Result<WebResults> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Gives a self-contained piece of work to another agent and returns its report. It knows nothing of this conversation. With run_in_background, go on; the reply says how you hear of its end.
 #[derive(Deserialize, Serialize, JsonSchema)]
-pub(super) struct Agent {
+pub(super) struct AgentArgs {
     /// 3-5 words
     description: String,
     /// The whole task, and what to report
@@ -52,10 +52,10 @@ enum ModeName {
     Plan,
 }
 
-impl TryFrom<Agent> for agents::Start {
+impl TryFrom<AgentArgs> for agents::AgentStartTool {
     type Error = Error;
 
-    fn try_from(it: Agent) -> Result<Self> {
+    fn try_from(it: AgentArgs) -> Result<Self> {
         let note = matches!(it.mode, Some(ModeName::Delegate)).then(|| {
             "The mode `delegate` needs a team of agents, which does not exist here; the mode `default` was used."
                 .to_owned()
@@ -88,6 +88,6 @@ impl TryFrom<Agent> for agents::Start {
     }
 }
 
-pub(super) fn started(out: agents::Started) -> Reply {
+pub(super) fn render_agent(out: agents::AgentStartOutput) -> Reply {
     out.into()
 }

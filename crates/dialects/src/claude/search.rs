@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// Searches the web. Returns titles, URLs and snippets; read a page with WebFetch. Name the sources you use.
 #[derive(Deserialize, Serialize, JsonSchema)]
-pub(super) struct WebSearch {
+pub(super) struct WebSearchArgs {
     query: String,
     /// Only these domains
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -18,13 +18,13 @@ pub(super) struct WebSearch {
     blocked_domains: Option<Vec<String>>,
 }
 
-impl TryFrom<WebSearch> for room::Search {
+impl TryFrom<WebSearchArgs> for room::WebSearchTool {
     type Error = Error;
 
-    fn try_from(WebSearch { query, allowed_domains, blocked_domains }: WebSearch) -> Result<Self> {
+    fn try_from(WebSearchArgs { query, allowed_domains, blocked_domains }: WebSearchArgs) -> Result<Self> {
         let (only, without) = (allowed_domains.unwrap_or_default(), blocked_domains.unwrap_or_default());
         if !only.is_empty() && !without.is_empty() {
-            return Err(Error::argument(
+            return Err(Error::invalid_argument(
                 "allowed_domains",
                 "cannot go together with blocked_domains in one search; send one of them",
             ));
@@ -33,7 +33,7 @@ impl TryFrom<WebSearch> for room::Search {
     }
 }
 
-pub(super) fn searched(out: room::SearchOut) -> Reply {
+pub(super) fn render_search(out: room::WebSearchOutput) -> Reply {
     let content: Vec<_> =
         out.found.results.iter().map(|it| json!({"title": it.title, "url": it.url, "snippet": it.snippet})).collect();
     let data = json!({
@@ -42,6 +42,6 @@ pub(super) fn searched(out: room::SearchOut) -> Reply {
         "durationSeconds": out.seconds,
         "searchCount": 1,
     });
-    let text = format!("Web search results for query: \"{}\"\n\n{}", out.query, out.listed());
-    out.told(Reply { data: Some(data), ..text.into() })
+    let text = format!("Web search results for query: \"{}\"\n\n{}", out.query, out.to_list());
+    out.into_reply(Reply { data: Some(data), ..text.into() })
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// In plan mode: shows the plan in your message to the user, and ends plan mode if it is approved.
 #[derive(Deserialize, Serialize, JsonSchema)]
-pub(super) struct ExitPlanMode {
+pub(super) struct ExitPlanModeArgs {
     /// The plan, if your message does not say it
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
@@ -51,13 +51,13 @@ enum OnlyBash {
 
 /// Replaces the to-do list that the user sees. Use it for work of three steps or more; keep one item in_progress.
 #[derive(Deserialize, Serialize, JsonSchema)]
-pub(super) struct TodoWrite {
+pub(super) struct TodoWriteArgs {
     todos: Vec<Todo>,
 }
 
 /// Asks the user 1-4 questions and waits for the answers.
 #[derive(Deserialize, Serialize, JsonSchema)]
-pub(super) struct AskUserQuestion {
+pub(super) struct AskUserQuestionArgs {
     #[schemars(length(min = 1, max = 4))]
     questions: Vec<Question>,
     /// Answers known already, by question
@@ -67,7 +67,7 @@ pub(super) struct AskUserQuestion {
 
 /// Reads a setting of this session, or sets it to value.
 #[derive(Deserialize, Serialize, JsonSchema)]
-pub(super) struct Config {
+pub(super) struct ConfigArgs {
     /// Such as "model" or "theme"
     setting: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,8 +83,8 @@ enum Scalar {
     Text(String),
 }
 
-impl From<ExitPlanMode> for user::ExitPlan {
-    fn from(ExitPlanMode { plan, allowed, .. }: ExitPlanMode) -> Self {
+impl From<ExitPlanModeArgs> for user::UserExitPlanTool {
+    fn from(ExitPlanModeArgs { plan, allowed, .. }: ExitPlanModeArgs) -> Self {
         let (mut rules, mut commands) = (Vec::new(), Vec::new());
         for AllowedPrompt { tool: OnlyBash::Bash, prompt } in allowed.unwrap_or_default() {
             match command_rule(&prompt) {
@@ -106,35 +106,35 @@ fn command_rule(prompt: &str) -> Option<String> {
     };
     let rule = Rule::parse(&format!("Bash({})", content.trim())).ok()?;
     let is_rule = if is_written_as_rule { rule.names_a_command() } else { rule.names_a_known_command() };
-    is_rule.then(|| rule.text().to_owned())
+    is_rule.then(|| rule.source().to_owned())
 }
 
-pub(super) fn judged(out: user::PlanJudged) -> Reply {
+pub(super) fn render_exit_plan(out: user::UserExitPlanOutput) -> Reply {
     out.into()
 }
 
-impl From<TodoWrite> for user::Todos {
-    fn from(TodoWrite { todos }: TodoWrite) -> Self {
+impl From<TodoWriteArgs> for user::UserTodosTool {
+    fn from(TodoWriteArgs { todos }: TodoWriteArgs) -> Self {
         Self { todos }
     }
 }
 
-pub(super) fn listed(out: user::TodosOut) -> Reply {
+pub(super) fn render_todos(out: user::UserTodosOutput) -> Reply {
     out.into()
 }
 
-impl From<AskUserQuestion> for user::Ask {
-    fn from(AskUserQuestion { questions, answers }: AskUserQuestion) -> Self {
+impl From<AskUserQuestionArgs> for user::UserAskTool {
+    fn from(AskUserQuestionArgs { questions, answers }: AskUserQuestionArgs) -> Self {
         Self { questions, answers: answers.unwrap_or_default() }
     }
 }
 
-pub(super) fn answered(out: user::Answered) -> Reply {
+pub(super) fn render_answers(out: user::UserAskOutput) -> Reply {
     out.into()
 }
 
-impl From<Config> for user::Setting {
-    fn from(Config { setting, value }: Config) -> Self {
+impl From<ConfigArgs> for user::UserSettingTool {
+    fn from(ConfigArgs { setting, value }: ConfigArgs) -> Self {
         let value = value.map(|value| match value {
             Scalar::Flag(flag) => Value::Bool(flag),
             Scalar::Number(number) => Value::Number(number),
@@ -144,7 +144,7 @@ impl From<Config> for user::Setting {
     }
 }
 
-pub(super) fn configured(out: user::SettingOut) -> Reply {
+pub(super) fn render_config(out: user::UserSettingOutput) -> Reply {
     out.into()
 }
 

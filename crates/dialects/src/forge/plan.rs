@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Keep, Reply, ports::Streams};
+use helve_contract::{Reply, TruncateSide, ports::Streams};
 use helve_tools::{fs, plan::Draft, shell};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,13 @@ use serde_json::json;
 
 /// Reads a file of the draft in memory.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct PlanRead {
+pub(super) struct PlanReadArgs {
     path: String,
 }
 
 /// Creates or replaces a file of the draft in memory. Missing folders are made.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct PlanWrite {
+pub(super) struct PlanWriteArgs {
     path: String,
     content: String,
 }
@@ -24,7 +24,7 @@ pub(super) struct PlanWrite {
 /// Replaces text that occurs exactly once in a file of the draft in memory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PlanEdit {
+pub(super) struct PlanEditArgs {
     path: String,
     old_str: String,
     new_str: String,
@@ -32,7 +32,7 @@ pub(super) struct PlanEdit {
 
 /// Runs a shell command on the draft in memory: pipes, redirections, loops, and the usual commands (find, grep, sed, awk, jq, sort …), but no real programs. Files stay between calls; variables and the folder do not.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct PlanBash {
+pub(super) struct PlanBashArgs {
     command: String,
 }
 
@@ -46,44 +46,44 @@ pub(super) struct PlanWriteResult {
     success: bool,
 }
 
-impl From<PlanRead> for Draft<fs::Read> {
-    fn from(PlanRead { path }: PlanRead) -> Self {
-        Self(fs::Read { max_bytes: Some(1 << 20), ..fs::Read::new(path) })
+impl From<PlanReadArgs> for Draft<fs::ReadTool> {
+    fn from(PlanReadArgs { path }: PlanReadArgs) -> Self {
+        Self(fs::ReadTool { max_bytes: Some(1 << 20), ..fs::ReadTool::new(path) })
     }
 }
 
-impl From<PlanWrite> for Draft<fs::Write> {
-    fn from(PlanWrite { path, content }: PlanWrite) -> Self {
-        Self(fs::Write { path, content })
+impl From<PlanWriteArgs> for Draft<fs::WriteTool> {
+    fn from(PlanWriteArgs { path, content }: PlanWriteArgs) -> Self {
+        Self(fs::WriteTool { path, content })
     }
 }
 
-impl From<PlanEdit> for Draft<fs::Edit> {
-    fn from(PlanEdit { path, old_str, new_str }: PlanEdit) -> Self {
-        Self(crate::words::edit(path, old_str, new_str))
+impl From<PlanEditArgs> for Draft<fs::EditTool> {
+    fn from(PlanEditArgs { path, old_str, new_str }: PlanEditArgs) -> Self {
+        Self(crate::words::exact_edit(path, old_str, new_str))
     }
 }
 
-impl From<PlanBash> for Draft<shell::Run> {
-    fn from(PlanBash { command }: PlanBash) -> Self {
-        Self(shell::Run {
+impl From<PlanBashArgs> for Draft<shell::RunTool> {
+    fn from(PlanBashArgs { command }: PlanBashArgs) -> Self {
+        Self(shell::RunTool {
             script: command,
             timeout: Some(Duration::from_secs(30)),
-            keep: Keep::Head,
+            keep: TruncateSide::KeepHead,
             streams: Streams::Separate,
-            ..shell::Run::default()
+            ..shell::RunTool::default()
         })
     }
 }
 
-pub(super) fn read(out: fs::ReadOut) -> Reply {
-    super::content(out)
+pub(super) fn render_plan_read(out: fs::ReadOutput) -> Reply {
+    super::render_read(out)
 }
 
-pub(super) fn written(_: fs::WriteOut) -> Reply {
+pub(super) fn render_plan_write(_: fs::WriteOutput) -> Reply {
     Reply::json(json!({ "success": true }))
 }
 
-pub(super) fn edited(_: fs::Edited) -> Reply {
+pub(super) fn render_plan_edit(_: fs::EditOutput) -> Reply {
     Reply::json(json!({ "success": true }))
 }

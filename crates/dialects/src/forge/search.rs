@@ -9,7 +9,7 @@ use serde_json::json;
 /// Searches the web. Returns titles, URLs and a piece of each page's text.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct WebSearch {
+pub(super) struct WebSearchArgs {
     query: String,
     /// Default 10
     num_results: Option<usize>,
@@ -19,8 +19,8 @@ pub(super) struct WebSearch {
     category: Option<String>,
 }
 
-impl From<WebSearch> for room::Search {
-    fn from(WebSearch { query, num_results, include_domains, category }: WebSearch) -> Self {
+impl From<WebSearchArgs> for room::WebSearchTool {
+    fn from(WebSearchArgs { query, num_results, include_domains, category }: WebSearchArgs) -> Self {
         Self {
             query,
             count: num_results.unwrap_or(10),
@@ -35,13 +35,13 @@ impl From<WebSearch> for room::Search {
 #[derive(Serialize, JsonSchema)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(super) struct WebSearchResult {
-    results: Vec<Found>,
+    results: Vec<WebSearchHit>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(dead_code, reason = "only its schema is used")]
-struct Found {
+struct WebSearchHit {
     title: String,
     url: String,
     published_date: Option<String>,
@@ -49,7 +49,7 @@ struct Found {
     summary: Option<String>,
 }
 
-pub(super) fn searched(out: room::SearchOut) -> Reply {
+pub(super) fn render_search(out: room::WebSearchOutput) -> Reply {
     let results: Vec<_> = out
         .found
         .results
@@ -69,5 +69,5 @@ pub(super) fn searched(out: room::SearchOut) -> Reply {
     if !out.found.notes.is_empty() {
         data["notes"] = json!(out.found.notes);
     }
-    out.told(data)
+    out.into_reply(data)
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// Gives a goal to a named specialist agent and returns its answer. It knows only the goal and the key facts. An unknown name gets the list of names.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct DelegateToAgent {
+pub(super) struct DelegateToAgentArgs {
     agent_name: String,
     goal: String,
     /// What it must know
@@ -18,8 +18,8 @@ pub(super) struct DelegateToAgent {
     max_cost: Option<f64>,
 }
 
-impl From<DelegateToAgent> for agents::Delegate {
-    fn from(it: DelegateToAgent) -> Self {
+impl From<DelegateToAgentArgs> for agents::AgentDelegateTool {
+    fn from(it: DelegateToAgentArgs) -> Self {
         Self {
             agent: it.agent_name,
             goal: it.goal,
@@ -31,7 +31,7 @@ impl From<DelegateToAgent> for agents::Delegate {
     }
 }
 
-pub(super) fn delegated(out: agents::Delegated) -> Reply {
+pub(super) fn render_delegate(out: agents::AgentDelegateOutput) -> Reply {
     let mut reply: Reply = out.into();
     if reply.is_error {
         reply.text.insert_str(0, "Tool execution failed: ");

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// Searches the user's saved notes by words and meaning. Returns a JSON list, best first.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Search {
+pub(super) struct MemorySearchArgs {
     query: String,
     /// Default 5
     #[schemars(range(min = 1, max = 20))]
@@ -20,7 +20,7 @@ pub(super) struct Search {
 
 /// Saves a durable fact, preference, decision or corrected procedure. Returns its note_id.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Save {
+pub(super) struct MemorySaveArgs {
     content: String,
     /// At most 16
     tags: Option<Vec<String>>,
@@ -28,7 +28,7 @@ pub(super) struct Save {
 
 /// Replaces the content of a note; tags too, if given.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Update {
+pub(super) struct MemoryUpdateArgs {
     note_id: String,
     content: String,
     tags: Option<Vec<String>>,
@@ -36,12 +36,12 @@ pub(super) struct Update {
 
 /// Deletes a note.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Delete {
+pub(super) struct MemoryDeleteArgs {
     note_id: String,
 }
 
-impl From<Search> for memory::Search {
-    fn from(it: Search) -> Self {
+impl From<MemorySearchArgs> for memory::MemorySearchTool {
+    fn from(it: MemorySearchArgs) -> Self {
         Self {
             query: it.query,
             most: Some(it.top_k.unwrap_or(5).min(20)),
@@ -53,28 +53,28 @@ impl From<Search> for memory::Search {
     }
 }
 
-impl From<Save> for memory::Save {
-    fn from(Save { content, tags }: Save) -> Self {
+impl From<MemorySaveArgs> for memory::MemorySaveTool {
+    fn from(MemorySaveArgs { content, tags }: MemorySaveArgs) -> Self {
         Self { content, tags: tags.unwrap_or_default() }
     }
 }
 
-impl From<Update> for memory::Update {
-    fn from(Update { note_id, content, tags }: Update) -> Self {
+impl From<MemoryUpdateArgs> for memory::MemoryUpdateTool {
+    fn from(MemoryUpdateArgs { note_id, content, tags }: MemoryUpdateArgs) -> Self {
         Self { id: note_id, content, tags }
     }
 }
 
-impl From<Delete> for memory::Delete {
-    fn from(Delete { note_id }: Delete) -> Self {
+impl From<MemoryDeleteArgs> for memory::MemoryDeleteTool {
+    fn from(MemoryDeleteArgs { note_id }: MemoryDeleteArgs) -> Self {
         Self { id: note_id }
     }
 }
 
-pub(super) fn found(hits: memory::Hits) -> Reply {
-    hits.told(Reply::json(hits.objects()))
+pub(super) fn render_search(hits: memory::MemorySearchOutput) -> Reply {
+    hits.with_untrusted_origin(Reply::json(hits.objects()))
 }
 
-pub(super) fn plain<T: Into<Reply>>(out: T) -> Reply {
+pub(super) fn render_plain<T: Into<Reply>>(out: T) -> Reply {
     out.into()
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// Saves a file that the user sent with this turn to /shared or /tmp (at most 50 MiB).
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct AttachmentSave {
+pub(super) struct AttachmentSaveArgs {
     /// Which attachment, counted from 0
     index: usize,
     path: String,
@@ -17,29 +17,29 @@ pub(super) struct AttachmentSave {
 
 /// Sends a file to the user over their channel.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct SendMedia {
+pub(super) struct SendMediaArgs {
     /// File under /shared or /tmp
     path: String,
     media_type: room::MediaType,
     caption: Option<String>,
 }
 
-impl From<AttachmentSave> for room::AttachmentSave {
-    fn from(AttachmentSave { index, path, overwrite }: AttachmentSave) -> Self {
+impl From<AttachmentSaveArgs> for room::AttachmentSaveTool {
+    fn from(AttachmentSaveArgs { index, path, overwrite }: AttachmentSaveArgs) -> Self {
         Self { index, path, overwrite: overwrite.unwrap_or_default() }
     }
 }
 
-pub(super) fn saved(out: room::Saved) -> Reply {
+pub(super) fn render_attachment(out: room::AttachmentSaveOutput) -> Reply {
     out.into()
 }
 
-impl From<SendMedia> for room::SendMedia {
-    fn from(SendMedia { path, media_type, caption }: SendMedia) -> Self {
+impl From<SendMediaArgs> for room::SendMediaTool {
+    fn from(SendMediaArgs { path, media_type, caption }: SendMediaArgs) -> Self {
         Self { path, media_type, caption }
     }
 }
 
-pub(super) fn sent(out: room::MediaSent) -> Reply {
+pub(super) fn render_media(out: room::SendMediaOutput) -> Reply {
     out.into()
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// Schedules a task: once, by cron or at an interval. Returns its `schedule_id` and `next_run_at`.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Create {
+pub(super) struct ScheduleCreateArgs {
     /// Complete, self-contained instructions: the task runs without this conversation
     goal: String,
     cadence_type: CadenceType,
@@ -25,7 +25,7 @@ pub(super) struct Create {
 
 /// Finds your schedules, newest first.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Search {
+pub(super) struct ScheduleSearchArgs {
     /// Part of the name
     name: Option<String>,
     status: Option<ScheduleStatus>,
@@ -38,7 +38,7 @@ pub(super) struct Search {
 
 /// Changes a schedule: only what is given. Pause and resume it with `status`.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Edit {
+pub(super) struct ScheduleEditArgs {
     schedule_id: String,
     name: Option<String>,
     goal: Option<String>,
@@ -47,18 +47,18 @@ pub(super) struct Edit {
     cadence_value: Option<String>,
     timezone: Option<String>,
     notification: Option<Notification>,
-    status: Option<schedule::Switch>,
+    status: Option<schedule::ScheduleSwitch>,
 }
 
 /// Deletes a schedule and its history.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Delete {
+pub(super) struct ScheduleDeleteArgs {
     schedule_id: String,
 }
 
 /// Lists the last runs of a schedule: times, status, summary.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Runs {
+pub(super) struct ScheduleRunsArgs {
     schedule_id: String,
     /// 5 by default
     #[schemars(range(min = 1, max = 20))]
@@ -67,7 +67,7 @@ pub(super) struct Runs {
 
 /// Reads the full output of a run in pieces; `remaining` says how many characters follow.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct RunOutput {
+pub(super) struct ScheduleRunOutputArgs {
     run_id: String,
     /// In characters
     offset: Option<u64>,
@@ -75,44 +75,49 @@ pub(super) struct RunOutput {
     max_chars: Option<u64>,
 }
 
-impl From<Create> for schedule::Create {
-    fn from(Create { goal, cadence_type, cadence_value, name, timezone, notification }: Create) -> Self {
+impl From<ScheduleCreateArgs> for schedule::ScheduleCreateTool {
+    fn from(
+        ScheduleCreateArgs { goal, cadence_type, cadence_value, name, timezone, notification }: ScheduleCreateArgs,
+    ) -> Self {
         Self { goal, cadence_type, cadence_value, name, timezone, notification: notification.unwrap_or_default() }
     }
 }
 
-impl From<Search> for schedule::Search {
-    fn from(Search { name, status, cadence_type, notification, limit, offset }: Search) -> Self {
+impl From<ScheduleSearchArgs> for schedule::ScheduleSearchTool {
+    fn from(
+        ScheduleSearchArgs { name, status, cadence_type, notification, limit, offset }: ScheduleSearchArgs,
+    ) -> Self {
         Self { name, status, cadence_type, notification, limit, offset: offset.unwrap_or_default() }
     }
 }
 
-impl From<Edit> for schedule::Edit {
-    fn from(args: Edit) -> Self {
-        let Edit { schedule_id, name, goal, cadence_type, cadence_value, timezone, notification, status } = args;
+impl From<ScheduleEditArgs> for schedule::ScheduleEditTool {
+    fn from(args: ScheduleEditArgs) -> Self {
+        let ScheduleEditArgs { schedule_id, name, goal, cadence_type, cadence_value, timezone, notification, status } =
+            args;
         Self { id: schedule_id, name, goal, cadence_type, cadence_value, timezone, notification, status }
     }
 }
 
-impl From<Delete> for schedule::Delete {
-    fn from(Delete { schedule_id }: Delete) -> Self {
+impl From<ScheduleDeleteArgs> for schedule::ScheduleDeleteTool {
+    fn from(ScheduleDeleteArgs { schedule_id }: ScheduleDeleteArgs) -> Self {
         Self { id: schedule_id }
     }
 }
 
-impl From<Runs> for schedule::Runs {
-    fn from(Runs { schedule_id, limit }: Runs) -> Self {
+impl From<ScheduleRunsArgs> for schedule::ScheduleRunsTool {
+    fn from(ScheduleRunsArgs { schedule_id, limit }: ScheduleRunsArgs) -> Self {
         Self { id: schedule_id, limit }
     }
 }
 
-impl From<RunOutput> for schedule::RunOutput {
-    fn from(RunOutput { run_id, offset, max_chars }: RunOutput) -> Self {
+impl From<ScheduleRunOutputArgs> for schedule::ScheduleRunOutputTool {
+    fn from(ScheduleRunOutputArgs { run_id, offset, max_chars }: ScheduleRunOutputArgs) -> Self {
         Self { run: run_id, offset: offset.unwrap_or_default(), max_chars }
     }
 }
 
 /// The tool's own answer.
-pub(super) fn plain<T: Into<Reply>>(out: T) -> Reply {
+pub(super) fn render_plain<T: Into<Reply>>(out: T) -> Reply {
     out.into()
 }

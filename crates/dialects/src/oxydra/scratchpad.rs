@@ -6,11 +6,11 @@ use serde::Deserialize;
 
 /// Reads the session's scratchpad.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Read {}
+pub(super) struct ScratchpadReadArgs {}
 
 /// Replaces the session's scratchpad with these working items.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Write {
+pub(super) struct ScratchpadWriteArgs {
     /// 1 to 32, each at most 240 characters
     #[schemars(length(min = 1, max = 32), inner(length(max = 240)))]
     items: Vec<String>,
@@ -18,22 +18,22 @@ pub(super) struct Write {
 
 /// Clears the session's scratchpad.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Clear {}
+pub(super) struct ScratchpadClearArgs {}
 
-impl From<Read> for scratchpad::Read {
-    fn from(Read {}: Read) -> Self {
+impl From<ScratchpadReadArgs> for scratchpad::ScratchpadReadTool {
+    fn from(ScratchpadReadArgs {}: ScratchpadReadArgs) -> Self {
         Self {}
     }
 }
 
-impl From<Write> for scratchpad::Write {
-    fn from(Write { items }: Write) -> Self {
+impl From<ScratchpadWriteArgs> for scratchpad::ScratchpadWriteTool {
+    fn from(ScratchpadWriteArgs { items }: ScratchpadWriteArgs) -> Self {
         Self { items }
     }
 }
 
-impl From<Clear> for scratchpad::Clear {
-    fn from(Clear {}: Clear) -> Self {
+impl From<ScratchpadClearArgs> for scratchpad::ScratchpadClearTool {
+    fn from(ScratchpadClearArgs {}: ScratchpadClearArgs) -> Self {
         Self {}
     }
 }

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 /// The most results that are asked for.
-const MOST: usize = 10;
+const MAX_RESULTS: usize = 10;
 
 /// Searches the web. Returns titles, URLs and snippets as JSON.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct WebSearch {
+pub(super) struct WebSearchArgs {
     query: String,
     /// 1 to 10, default 5
     count: Option<usize>,
@@ -19,13 +19,13 @@ pub(super) struct WebSearch {
     freshness: Option<Freshness>,
 }
 
-impl From<WebSearch> for room::Search {
-    fn from(WebSearch { query, count, freshness }: WebSearch) -> Self {
-        Self { query, count: count.unwrap_or(5).clamp(1, MOST), freshness, ..Self::default() }
+impl From<WebSearchArgs> for room::WebSearchTool {
+    fn from(WebSearchArgs { query, count, freshness }: WebSearchArgs) -> Self {
+        Self { query, count: count.unwrap_or(5).clamp(1, MAX_RESULTS), freshness, ..Self::default() }
     }
 }
 
-pub(super) fn searched(out: room::SearchOut) -> Reply {
+pub(super) fn render_search(out: room::WebSearchOutput) -> Reply {
     let results: Vec<_> = out
         .found
         .results
@@ -36,7 +36,7 @@ pub(super) fn searched(out: room::SearchOut) -> Reply {
                 "index": at + 1,
                 "title": it.title,
                 "url": it.url,
-                "display_url": room::display(&it.url),
+                "display_url": room::display_url(&it.url),
                 "snippet": it.snippet,
             })
         })
@@ -51,5 +51,5 @@ pub(super) fn searched(out: room::SearchOut) -> Reply {
     if !out.found.notes.is_empty() {
         data["notes"] = json!(out.found.notes);
     }
-    out.told(data)
+    out.into_reply(data)
 }

@@ -6,22 +6,22 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The most results that are asked for.
-const MOST: usize = 20;
+const MAX_RESULTS: usize = 20;
 
 /// Searches the web. Returns titles, URLs and snippets.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct WebSearch {
+pub(super) struct WebSearchArgs {
     query: String,
     /// Default 10, at most 20
     max_results: Option<usize>,
 }
 
-impl From<WebSearch> for room::Search {
-    fn from(WebSearch { query, max_results }: WebSearch) -> Self {
-        Self { query, count: max_results.unwrap_or(10).min(MOST), ..Self::default() }
+impl From<WebSearchArgs> for room::WebSearchTool {
+    fn from(WebSearchArgs { query, max_results }: WebSearchArgs) -> Self {
+        Self { query, count: max_results.unwrap_or(10).min(MAX_RESULTS), ..Self::default() }
     }
 }
 
-pub(super) fn searched(out: room::SearchOut) -> Reply {
+pub(super) fn render_search(out: room::WebSearchOutput) -> Reply {
     out.into()
 }

@@ -9,7 +9,7 @@ use crate::words;
 
 /// Searches MEMORY.md, memory/*.md and saved notes by words and meaning. Returns `[path:start-end] (score)` with the text, best first.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Search {
+pub(super) struct MemorySearchArgs {
     query: String,
     /// Default 6
     max_results: Option<usize>,
@@ -19,7 +19,7 @@ pub(super) struct Search {
 
 /// Reads lines of a memory file (MEMORY.md, memory/*.md).
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Get {
+pub(super) struct MemoryGetArgs {
     path: String,
     /// First line, from 1
     from: Option<u64>,
@@ -27,8 +27,8 @@ pub(super) struct Get {
     lines: Option<usize>,
 }
 
-impl From<Search> for memory::Search {
-    fn from(it: Search) -> Self {
+impl From<MemorySearchArgs> for memory::MemorySearchTool {
+    fn from(it: MemorySearchArgs) -> Self {
         Self {
             query: it.query,
             most: Some(it.max_results.filter(|it| *it > 0).unwrap_or(6)),
@@ -39,17 +39,17 @@ impl From<Search> for memory::Search {
     }
 }
 
-impl From<Get> for memory::Get {
-    fn from(Get { path, from, lines }: Get) -> Self {
+impl From<MemoryGetArgs> for memory::MemoryGetTool {
+    fn from(MemoryGetArgs { path, from, lines }: MemoryGetArgs) -> Self {
         Self { path, from: from.filter(|it| *it > 0), lines: lines.filter(|it| *it > 0) }
     }
 }
 
-pub(super) fn found(hits: memory::Hits) -> Reply {
-    hits.told(hits.lines().into())
+pub(super) fn render_search(hits: memory::MemorySearchOutput) -> Reply {
+    hits.with_untrusted_origin(hits.lines().into())
 }
 
-pub(super) fn got(out: fs::ReadOut) -> Reply {
+pub(super) fn render_get(out: fs::ReadOutput) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}")) {
         Ok(page) => page.numbered(|line| format!("from={line}")).into(),
         Err(reply) => *reply,

@@ -7,18 +7,18 @@ use serde::Deserialize;
 
 /// Sends a message to somebody outside.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Message {
+pub(super) struct MessageArgs {
     /// channel:address, such as signal:+15551234567
     to: String,
     content: String,
 }
 
-impl From<Message> for room::Message {
-    fn from(Message { to, content }: Message) -> Self {
+impl From<MessageArgs> for room::MessageTool {
+    fn from(MessageArgs { to, content }: MessageArgs) -> Self {
         Self { to, content }
     }
 }
 
-pub(super) fn sent(out: room::Sent) -> Reply {
+pub(super) fn render_message(out: room::MessageOutput) -> Reply {
     out.into()
 }

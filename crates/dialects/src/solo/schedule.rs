@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 /// Lists, adds or removes recurring jobs. When one is due, its prompt comes to you as a user message. `add` returns the id.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Cron {
-    action: schedule::Action,
+pub(super) struct CronArgs {
+    action: schedule::CronAction,
     /// Cron expression, five fields (add)
     schedule: Option<String>,
     /// Message to inject (add)
@@ -17,12 +17,12 @@ pub(super) struct Cron {
     id: Option<String>,
 }
 
-impl From<Cron> for schedule::Crontab {
-    fn from(Cron { action, schedule, prompt, id }: Cron) -> Self {
+impl From<CronArgs> for schedule::CronTool {
+    fn from(CronArgs { action, schedule, prompt, id }: CronArgs) -> Self {
         Self { action, schedule, prompt, id }
     }
 }
 
-pub(super) fn cron(out: schedule::CrontabOut) -> Reply {
+pub(super) fn render_cron(out: schedule::CronOutput) -> Reply {
     out.into()
 }

@@ -6,22 +6,22 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The tools of a sub-agent: it looks, and changes nothing.
-pub(super) const SUB: &[&str] = &["read", "grep", "glob", "ls", "memory_search", "memory_get"];
+pub(super) const SUBAGENT_TOOLS: &[&str] = &["read", "grep", "glob", "ls", "memory_search", "memory_get"];
 
 /// Tells which agent and model speak here.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Agents {}
+pub(super) struct AgentsListArgs {}
 
 /// Lists sessions, the last used first: id, title, messages, times.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct List {
+pub(super) struct SessionsListArgs {
     /// 20 if left out
     limit: Option<u64>,
 }
 
 /// Shows the last messages of a session, one a line.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct History {
+pub(super) struct SessionsHistoryArgs {
     session_id: String,
     /// 50 if left out
     limit: Option<usize>,
@@ -29,68 +29,68 @@ pub(super) struct History {
 
 /// Sends a message to another session.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Send {
+pub(super) struct SessionsSendArgs {
     session_id: String,
     content: String,
 }
 
 /// Runs a sub-agent that can only read and search, and returns its answer. It knows only the prompt.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Spawn {
+pub(super) struct SessionsSpawnArgs {
     prompt: String,
 }
 
 /// Lists sub-agents at work.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Subagents {}
+pub(super) struct SubagentsArgs {}
 
 /// Tells this session's id, messages, tokens and cost.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Status {}
+pub(super) struct SessionsStatusArgs {}
 
-impl From<Agents> for room::Agents {
-    fn from(Agents {}: Agents) -> Self {
+impl From<AgentsListArgs> for room::AgentsListTool {
+    fn from(AgentsListArgs {}: AgentsListArgs) -> Self {
         Self {}
     }
 }
 
-impl From<List> for room::List {
-    fn from(List { limit }: List) -> Self {
+impl From<SessionsListArgs> for room::SessionsListTool {
+    fn from(SessionsListArgs { limit }: SessionsListArgs) -> Self {
         Self { limit }
     }
 }
 
-impl From<History> for room::History {
-    fn from(History { session_id, limit }: History) -> Self {
+impl From<SessionsHistoryArgs> for room::SessionsHistoryTool {
+    fn from(SessionsHistoryArgs { session_id, limit }: SessionsHistoryArgs) -> Self {
         Self { id: session_id, limit }
     }
 }
 
-impl From<Send> for room::Send {
-    fn from(Send { session_id, content }: Send) -> Self {
+impl From<SessionsSendArgs> for room::SessionsSendTool {
+    fn from(SessionsSendArgs { session_id, content }: SessionsSendArgs) -> Self {
         Self { id: session_id, text: content }
     }
 }
 
-impl From<Spawn> for room::Spawn {
-    fn from(Spawn { prompt }: Spawn) -> Self {
-        Self { prompt, tools: SUB.iter().map(|&name| name.to_owned()).collect(), timeout: None }
+impl From<SessionsSpawnArgs> for room::SessionsSpawnTool {
+    fn from(SessionsSpawnArgs { prompt }: SessionsSpawnArgs) -> Self {
+        Self { prompt, tools: SUBAGENT_TOOLS.iter().map(|&name| name.to_owned()).collect(), timeout: None }
     }
 }
 
-impl From<Subagents> for room::Running {
-    fn from(Subagents {}: Subagents) -> Self {
+impl From<SubagentsArgs> for room::SubagentsTool {
+    fn from(SubagentsArgs {}: SubagentsArgs) -> Self {
         Self {}
     }
 }
 
-impl From<Status> for room::Status {
-    fn from(Status {}: Status) -> Self {
+impl From<SessionsStatusArgs> for room::SessionsStatusTool {
+    fn from(SessionsStatusArgs {}: SessionsStatusArgs) -> Self {
         Self {}
     }
 }
 
 /// The room's own words are this dialect's.
-pub(super) fn plain(out: impl Into<Reply>) -> Reply {
+pub(super) fn render_plain(out: impl Into<Reply>) -> Reply {
     out.into()
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
-    ports::{Command, Exit, Input, Level, Noticed, Process, Signal, Streams},
+    ports::{Process, ProcessEvent, ProcessExit, ProcessSpec, SandboxLevel, Signal, StdinSource, Streams},
 };
 use helve_hosts::Spawn;
 use tokio::{
@@ -17,17 +17,17 @@ pub(crate) struct Bare;
 
 #[async_trait]
 impl Spawn for Bare {
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+    async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>> {
         let script = command.script.as_deref().unwrap_or("exec \"$@\"");
-        let ended_in = command.tell_dir.then(|| tempfile::NamedTempFile::new().unwrap().into_temp_path());
+        let ended_in = command.report_cwd.then(|| tempfile::NamedTempFile::new().unwrap().into_temp_path());
         let trap = ended_in.as_ref().map(|file| format!("trap 'pwd -P >{}' EXIT\n", file.display()));
         let merge = if command.streams == Streams::Merged { "exec 2>&1\n" } else { "" };
         let mut child = tokio::process::Command::new("bash")
             .args(["--noprofile", "--norc", "-c", &(merge.to_owned() + &trap.unwrap_or_default() + script), "bash"])
             .args(&command.argv)
-            .current_dir(command.dir.on_host())
+            .current_dir(command.cwd.host_path())
             .envs(command.env.iter().cloned())
-            .stdin(if command.input == Input::Closed { Stdio::null() } else { Stdio::piped() })
+            .stdin(if command.stdin == StdinSource::Closed { Stdio::null() } else { Stdio::piped() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -38,8 +38,8 @@ impl Spawn for Bare {
         Ok(Box::new(Running { child, stdin, stdout, stderr, ended_in }))
     }
 
-    fn level(&self) -> Level {
-        Level::None
+    fn level(&self) -> SandboxLevel {
+        SandboxLevel::None
     }
 }
 
@@ -65,19 +65,19 @@ async fn piece(stream: &mut Option<impl AsyncReadExt + Unpin>) -> Option<Vec<u8>
 
 #[async_trait]
 impl Process for Running {
-    async fn next(&mut self) -> Noticed {
+    async fn next(&mut self) -> ProcessEvent {
         while self.stdout.is_some() || self.stderr.is_some() {
             tokio::select! {
                 biased;
-                Some(bytes) = piece(&mut self.stdout) => return Noticed::Stdout(bytes),
-                Some(bytes) = piece(&mut self.stderr) => return Noticed::Stderr(bytes),
+                Some(bytes) = piece(&mut self.stdout) => return ProcessEvent::Stdout(bytes),
+                Some(bytes) = piece(&mut self.stderr) => return ProcessEvent::Stderr(bytes),
                 else => {}
             }
         }
         let code = self.child.wait().await.ok().and_then(|it| it.code()).unwrap_or(143);
         let said = self.ended_in.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
         let dir = said.filter(|it| !it.is_empty()).map(|it| it.trim_end_matches('\n').into());
-        Noticed::Exit(Exit { code, signal: None, left_behind: false, denials: Vec::new(), dir })
+        ProcessEvent::Exit(ProcessExit { code, signal: None, left_behind: false, denials: Vec::new(), dir })
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -85,7 +85,7 @@ impl Process for Running {
         pipe.write_all(bytes).await.map_err(|error| Error::failed(error.to_string()))
     }
 
-    async fn close(&mut self) -> Result<()> {
+    async fn close_stdin(&mut self) -> Result<()> {
         self.stdin = None;
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Process for Running {
         sent.map(|_| ()).map_err(|error| Error::failed(error.to_string()))
     }
 
-    fn level(&self) -> Level {
-        Level::None
+    fn sandbox_level(&self) -> SandboxLevel {
+        SandboxLevel::None
     }
 }

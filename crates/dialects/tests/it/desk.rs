@@ -8,27 +8,27 @@ use std::{
 };
 
 use helve_contract::{
-    Call, Errand, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
+    Call, PathRules, PathStyle, Ports, Reply, Root, Session, TaskContext, Workspace,
     jiff::Timestamp,
     ports::{
-        Attachment, Claim, ClaimedRun, Clock, Finish, Message, Overlap, Part, RunArtifacts, RunStatus, SESSION_LEASE,
-        ScheduleRun, Schedules, SessionRecord, Sessions, Speaker, Spent,
+        Attachment, ClaimedRun, Clock, LeaseClaim, Message, MessagePart, MessageRole, OverlapPolicy, RunArtifacts,
+        RunCompletion, SESSION_LEASE, ScheduleRun, ScheduleRunStatus, Schedules, SessionRecord, Sessions, TokenUsage,
     },
     serde_json::json,
 };
 use helve_dialects::by_name;
-use helve_engine::{Engine, Gate, Mode, Spill, protected};
-use helve_hosts::{Local, Runner, memory::Memory};
-use helve_store::{FileArtifacts, Sqlite};
+use helve_engine::{Engine, Gate, Mode, Spill, protected_path_rules};
+use helve_hosts::{LocalHost, TaskRunner, memory::MemoryHost};
+use helve_store::{FileArtifacts, SqliteStore};
 
-use helve_web::channels::{Attachments, Outlets, Settings, Stdout};
+use helve_web::channels::{Attachments, ChannelRegistry, Settings, StdoutUse};
 
 use crate::{bare::Bare, shelf::Shelf};
 
 /// A workspace of its own, on the real disk.
 pub(crate) struct Desk {
     folder: tempfile::TempDir,
-    store: Sqlite,
+    store: SqliteStore,
     /// The artifacts of the pages' run, which every role shares.
     artifacts: RunArtifacts,
     session: Vec<(String, Arc<Session>)>,
@@ -60,7 +60,7 @@ impl Desk {
         for name in ["w", "tmp", "vault", "spill", "tasks", "artifacts"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let store = Sqlite::at(folder.path().join("state/store.db")).with_clock(Arc::new(Noon));
+        let store = SqliteStore::lazy(folder.path().join("state/store.db")).with_clock(Arc::new(Noon));
         let artifacts = RunArtifacts::new(Arc::new(FileArtifacts::at(folder.path())), "run-1");
         Self { folder, store, artifacts, session: Vec::new(), ids: Vec::new() }
     }
@@ -88,17 +88,17 @@ impl Desk {
         }
         let top = fs::canonicalize(self.folder.path()).unwrap();
         let (dialect, role) = with_role(named);
-        let reading = by_name(dialect).unwrap().reading;
-        let mut roots = vec![Root::writable(self.root()).named("shared")];
-        if reading == Reading::Virtual {
-            roots.push(Root::writable(top.join("tmp")).named("tmp"));
-            roots.push(Root::readable(top.join("vault")).named("vault"));
+        let reading = by_name(dialect).unwrap().path_style;
+        let mut roots = vec![Root::writable(self.root()).with_name("shared")];
+        if reading == PathStyle::Virtual {
+            roots.push(Root::writable(top.join("tmp")).with_name("tmp"));
+            roots.push(Root::readable(top.join("vault")).with_name("vault"));
         }
-        roots.push(Root::readable(top.join("spill")).named("spill"));
-        let workspace = Workspace::new(roots, PathRules::new(protected()), reading);
-        let host = Arc::new(Local::with(Arc::new(Bare)));
+        roots.push(Root::readable(top.join("spill")).with_name("spill"));
+        let workspace = Workspace::new(roots, PathRules::new(protected_path_rules()), reading);
+        let host = Arc::new(LocalHost::with_spawner(Arc::new(Bare)));
         let ports = Ports {
-            tasks: Arc::new(Runner::new(host.clone(), top.join("tasks"))),
+            tasks: Arc::new(TaskRunner::new(host.clone(), top.join("tasks"))),
             store: Arc::new(self.store.clone()),
             clock: Arc::new(Noon),
             web: Arc::new(Shelf),
@@ -106,10 +106,10 @@ impl Desk {
             ..Ports::new(host)
         };
         let mut session = Session::new(format!("desk-{dialect}"), workspace, ports);
-        session.scheduling.is_driven = true;
-        session.draft = Some(Arc::new(Memory::new().session("draft")));
+        session.schedule_rules.is_driven = true;
+        session.draft_session = Some(Arc::new(MemoryHost::new().session("draft")));
         session.role = role.map(str::to_owned);
-        session.errand = (dialect == "forge").then(|| errand(&self.artifacts, role));
+        session.task = (dialect == "forge").then(|| errand(&self.artifacts, role));
         let session = Arc::new(session);
         self.session.push((named.to_owned(), session.clone()));
         session
@@ -131,17 +131,17 @@ impl Desk {
     }
 
     /// A channel that writes to `sent.ndjson`, and two files that came with the user's turn.
-    fn channels(&self, dialect: &str) -> Outlets {
+    fn channels(&self, dialect: &str) -> ChannelRegistry {
         let allow = ["+1555*", "user"];
         let log = json!({"signal": {"kind": "log", "to": self.root().join("sent.ndjson"), "allow": allow}});
-        let outlets = Outlets::open(&Settings::read_all(&log).unwrap(), Stdout::Taken, |_| None).unwrap();
+        let outlets = ChannelRegistry::open(&Settings::read_all(&log).unwrap(), StdoutUse::Taken, |_| None).unwrap();
         let attachments = Attachments::default();
         let files = vec![
             Attachment::new("note.txt", b"from the user\n".to_vec()),
             Attachment::new("picture.png", b"\x89PNG\r\n\x1a\n".to_vec()),
         ];
         attachments.set(&format!("desk-{dialect}"), files);
-        outlets.with_home("signal:user").unwrap().with_attachments(attachments)
+        outlets.with_default_recipient("signal:user").unwrap().with_attachments(attachments)
     }
 
     /// A conversation that was held before: a line a message, `user: words`. The first line is its title.
@@ -158,28 +158,28 @@ impl Desk {
             model: "m".into(),
             workspace: "/w".into(),
             messages: 0,
-            spent: Spent::default(),
+            spent: TokenUsage::default(),
             view_from: None,
             created: "2026-01-01T08:00:00Z".parse().unwrap(),
             updated: "2026-01-01T08:00:00Z".parse().unwrap(),
         };
         let lease = self.store_at("2026-01-01T08:00:00Z").claim_session(id, "desk", SESSION_LEASE).await.unwrap();
-        self.store_at("2026-01-01T08:00:00Z").begin(&lease, &record).await.unwrap();
+        self.store_at("2026-01-01T08:00:00Z").create_session(&lease, &record).await.unwrap();
         for (minute, line) in lines.lines().skip(1).enumerate() {
             let (role, text) = line.split_once(": ").unwrap();
-            let role = if role == "user" { Speaker::User } else { Speaker::Assistant };
+            let role = if role == "user" { MessageRole::User } else { MessageRole::Assistant };
             let created = format!("2026-01-01T09:{minute:02}:00Z");
             let store = self.store_at(&created);
-            let parts = vec![Part::Text { text: text.to_owned() }];
+            let parts = vec![MessagePart::Text { text: text.to_owned() }];
             let message = Message { seq: 0, role, parts, created: created.parse().unwrap() };
-            let spent = Spent { prompt_tokens: 100, completion_tokens: 10, cost: 0.25, ..Spent::default() };
-            store.append(&lease, &[message], spent).await.unwrap();
+            let spent = TokenUsage { prompt_tokens: 100, completion_tokens: 10, cost: 0.25, ..TokenUsage::default() };
+            store.append_messages(&lease, &[message], spent).await.unwrap();
         }
         self.store.release_session(&lease).await.unwrap();
     }
 
     /// The same store at another moment.
-    fn store_at(&self, time: &str) -> Sqlite {
+    fn store_at(&self, time: &str) -> SqliteStore {
         self.store.clone().with_clock(Arc::new(At(time.parse().unwrap())))
     }
 
@@ -210,7 +210,7 @@ impl Desk {
 
     /// The same as bytes.
     pub(crate) fn full_bytes(&self, reply: &Reply) -> Vec<u8> {
-        let name = Path::new(reply.spill.as_deref().unwrap()).file_name().unwrap();
+        let name = Path::new(reply.spill_file.as_deref().unwrap()).file_name().unwrap();
         let found = ["spill", "tasks"].map(|folder| self.folder.path().join(folder).join(name));
         let file = found.into_iter().find(|file| file.exists()).unwrap();
         fs::read(file).unwrap()
@@ -226,7 +226,7 @@ impl Desk {
     pub(crate) async fn ran(&self, schedule: &str, output: &str) {
         let schedule = self.store.schedule(&self.with_ids(schedule)).await.unwrap().unwrap();
         let time = |minute: u8| format!("2026-01-02T13:{minute:02}:00Z").parse::<Timestamp>().unwrap();
-        let claim = Claim {
+        let claim = LeaseClaim {
             schedule: schedule.id,
             due: time(0),
             next: None,
@@ -235,12 +235,12 @@ impl Desk {
             // The same on every page, and random to look at.
             run: "0f0f0f0f-0f0f-4f0f-8f0f-0f0f0f0f0f0f".into(),
             skipped: 0,
-            overlap: Overlap::ByHand,
+            overlap: OverlapPolicy::Manual,
         };
-        let ClaimedRun { run, lease } = self.store_at("2026-01-02T13:00:00Z").claim(&claim).await.unwrap().unwrap();
+        let ClaimedRun { run, lease } = self.store_at("2026-01-02T13:00:00Z").claim_run(&claim).await.unwrap().unwrap();
         let run = ScheduleRun {
             finished: Some(time(1)),
-            status: RunStatus::Success,
+            status: ScheduleRunStatus::Success,
             summary: output.chars().take(20).collect(),
             output: output.to_owned(),
             turns: 2,
@@ -248,8 +248,8 @@ impl Desk {
             notified: true,
             ..run
         };
-        let finish = Finish { run, status: None, failures: 0, keep: 20 };
-        self.store_at("2026-01-02T13:01:00Z").finish(&lease, &finish).await.unwrap();
+        let finish = RunCompletion { run, status: None, failures: 0, keep_runs: 20 };
+        self.store_at("2026-01-02T13:01:00Z").finish_run(&lease, &finish).await.unwrap();
     }
 
     fn with_ids(&self, text: &str) -> String {
@@ -273,9 +273,9 @@ fn with_role(named: &str) -> (&str, Option<&str>) {
 }
 
 /// The run of the pages: whoever is neither captain nor executor works on its first task.
-fn errand(artifacts: &RunArtifacts, role: Option<&str>) -> Errand {
+fn errand(artifacts: &RunArtifacts, role: Option<&str>) -> TaskContext {
     let task = (!matches!(role, Some("captain" | "executor"))).then(|| "task-001".to_owned());
-    Errand {
+    TaskContext {
         run: "run-1".into(),
         label: "run-1".into(),
         branch: task.as_ref().map(|task| format!("forge/{task}/1")),

@@ -24,7 +24,7 @@ async fn a_long_line_of_a_command_is_shown_as_far_as_the_limit_goes() {
     assert_eq!(desk.full_output(&reply), "0".repeat(150_000));
 
     let reply = desk.call("solo", "exec", r#"{"command": "yes ü | head -n 99000 | tr -d '\\n'"}"#).await;
-    assert_eq!((count(&reply.text, 'ü'), reply.cut), (99_000, None));
+    assert_eq!((count(&reply.text, 'ü'), reply.truncation), (99_000, None));
 
     // A megabyte is more than is kept in memory of the beginning.
     let reply = desk.call("solo", "exec", r#"{"command": "yes 😀 | head -n 300000 | tr -d '\\n'"}"#).await;
@@ -174,7 +174,7 @@ async fn the_size_in_a_note_is_that_of_the_output_and_of_its_file() {
             ("preset", "bash", "truncated at ".to_owned()),
         ] {
             let reply = desk.call(dialect, tool, &command).await;
-            if reply.cut.is_none() {
+            if reply.truncation.is_none() {
                 assert!((dialect, size) == ("solo", 260_000), "100,000 characters hold the text without colours");
                 continue;
             }
@@ -217,7 +217,7 @@ async fn a_match_far_inside_a_long_line_is_shown() {
     ] {
         let reply = desk.call(dialect, tool, args).await;
         assert!(reply.text.contains("min.js:2:") && reply.text.contains("xNEEDLEé"), "{dialect}: {}", reply.text);
-        assert!(reply.text.len() < 2_000 && reply.cut.is_none(), "{dialect}: {}", reply.text.len());
+        assert!(reply.text.len() < 2_000 && reply.truncation.is_none(), "{dialect}: {}", reply.text.len());
     }
 }
 
@@ -299,7 +299,7 @@ fn every_range_is_one_of_a_number_that_the_tool_takes() {
     for dialect in helve_dialects::all() {
         for range in dialect.limits.ranges {
             let tool = dialect.tools.iter().find(|it| it.spec.name == range.tool).expect(range.tool);
-            let field = &tool.spec.schema["properties"][range.parameter];
+            let field = &tool.spec.input_schema["properties"][range.parameter];
             let kind = field["type"].to_string();
             assert!(kind.contains("integer") || kind.contains("number"), "{} {} {field}", dialect.name, range.tool);
         }
@@ -392,7 +392,7 @@ async fn advice_names_only_parameters_that_the_tool_has() {
         assert!(!reply.is_error, "{dialect} {tool}: {}", reply.text);
         for name in advised(&reply.text) {
             heard += 1;
-            assert!(row.spec.schema["properties"].get(&name).is_some(), "{dialect} {tool} advises `{name}`");
+            assert!(row.spec.input_schema["properties"].get(&name).is_some(), "{dialect} {tool} advises `{name}`");
         }
     }
     assert!(heard >= 5, "{heard}");

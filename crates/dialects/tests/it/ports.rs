@@ -8,15 +8,16 @@ use helve_contract::{
 };
 use helve_dialects::all;
 use helve_engine::{Engine, Gate, Mode};
-use helve_hosts::Local;
+use helve_hosts::LocalHost;
 
 /// What the store without a file says.
 const NOTHING_KEPT: &str = "nothing is kept between calls";
 
 /// A session over an empty folder, where every port but the files is a placeholder.
 pub(crate) fn bare(dialect: &helve_engine::Dialect, folder: &std::path::Path) -> Arc<Session> {
-    let workspace = Workspace::new([Root::writable(folder).named("shared")], PathRules::default(), dialect.reading);
-    Arc::new(Session::new("bare", workspace, Ports::new(Arc::new(Local::new()))))
+    let workspace =
+        Workspace::new([Root::writable(folder).with_name("shared")], PathRules::default(), dialect.path_style);
+    Arc::new(Session::new("bare", workspace, Ports::new(Arc::new(LocalHost::new()))))
 }
 
 /// Arguments that fit a schema: the first allowed value of everything that is required.
@@ -71,7 +72,7 @@ async fn a_row_that_uses_a_port_names_it() {
         for tool in tools {
             let spec = &tool.spec;
             let here = if dialect.name == "oxydra" { "/shared".to_owned() } else { top.display().to_string() };
-            let args = arguments(&spec.schema, &here);
+            let args = arguments(&spec.input_schema, &here);
             let reply = engine.run(&spec.name, args.clone(), Call::new("1", session.clone())).await;
             let lacks = Port::ALL.iter().any(|port| reply.text.contains(port.why_missing()));
             let lacks = lacks || reply.text.contains(NOTHING_KEPT);

@@ -6,19 +6,19 @@ use helve_contract::{
     Call, Effects, Spec, async_trait,
     serde_json::{Value, json},
 };
-use helve_engine::{Answer, Approver, Engine, Gate, Mode, Question};
+use helve_engine::{ApprovalDecision, ApprovalRequest, Approver, Engine, Gate, Mode};
 
 use crate::ports::bare;
 
 /// Says no, and keeps the question.
 #[derive(Default)]
-struct Keeper(Mutex<Option<Question>>);
+struct Keeper(Mutex<Option<ApprovalRequest>>);
 
 #[async_trait]
 impl Approver for Keeper {
-    async fn ask(&self, question: &Question, _: &Call) -> Answer {
+    async fn request_approval(&self, question: &ApprovalRequest, _: &Call) -> ApprovalDecision {
         *self.0.lock().unwrap() = Some(question.clone());
-        Answer::Deny("no".into())
+        ApprovalDecision::Deny("no".into())
     }
 }
 
@@ -55,14 +55,14 @@ fn filled(schema: &Value, name: &str, texts: &mut Vec<String>) -> Value {
 
 fn changes(spec: &Spec) -> bool {
     let effects = [Effects::WRITES, Effects::EXECUTES, Effects::DESTROYS, Effects::SENDS, Effects::NETWORK];
-    effects.iter().any(|it| spec.effects.has(*it))
+    effects.iter().any(|it| spec.effects.contains(*it))
 }
 
 /// Everything that a question shows.
-fn shown(question: &Question) -> String {
+fn shown(question: &ApprovalRequest) -> String {
     let arguments = question.arguments.iter().map(|it| format!("{}: {}", it.name, it.text));
     let parts = [question.summary.clone(), question.diff.clone().unwrap_or_default()];
-    let lists = question.commands.iter().chain(&question.paths).chain(&question.folder).cloned();
+    let lists = question.commands.iter().chain(&question.paths).chain(&question.cwd).cloned();
     parts.into_iter().chain(arguments).chain(lists).collect::<Vec<_>>().join("\n")
 }
 
@@ -84,7 +84,7 @@ async fn every_text_of_a_call_is_in_its_prompt() {
             let engine = builder.build().unwrap();
             let name = format!("{}.{}", dialect.name, entry.spec.name);
             let mut texts = Vec::new();
-            let args = filled(&entry.spec.schema, "", &mut texts);
+            let args = filled(&entry.spec.input_schema, "", &mut texts);
             let reply = engine.run(&entry.spec.name, args, Call::new("1", session.clone())).await;
             let Some(question) = keeper.0.lock().unwrap().take() else {
                 // A role of the dialect may lack the tool; then nothing runs.

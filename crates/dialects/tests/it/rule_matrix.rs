@@ -10,12 +10,12 @@ use std::{
 };
 
 use helve_contract::{
-    AccessRequest, Call, Entry, PathRules, Ports, Reading, Reply, Root, Session, Workspace, ports::Attachment,
+    AccessRequest, Call, Entry, PathRules, PathStyle, Ports, Reply, Root, Session, Workspace, ports::Attachment,
 };
 use helve_dialects::all;
 use helve_engine::{Dialect, Engine, Gate, Mode, Rule, RuleClass};
-use helve_hosts::{Local, Runner, memory::Memory};
-use helve_web::channels::{Attachments, Outlets, Settings, Stdout};
+use helve_hosts::{LocalHost, TaskRunner, memory::MemoryHost};
+use helve_web::channels::{Attachments, ChannelRegistry, Settings, StdoutUse};
 use serde_json::{Map, Value, json};
 
 use crate::bare::Bare;
@@ -88,7 +88,7 @@ impl Ground {
 
     /// An engine and a session as the settings would make them: path rules for the host, all rules for the gate.
     fn open(&self, dialect: Dialect, mode: Mode, rules: &[(Sign, &str)]) -> (Engine, Arc<Session>) {
-        let reading = dialect.reading;
+        let reading = dialect.path_style;
         let parsed: Vec<(Sign, Rule)> =
             rules.iter().map(|(sign, text)| (*sign, Rule::parse(text).unwrap_or_else(|why| panic!("{why}")))).collect();
         let path_rules = parsed.iter().filter_map(|(sign, rule)| match sign {
@@ -96,21 +96,21 @@ impl Ground {
             Sign::Ask => rule.search_rule(),
             Sign::Allow => None,
         });
-        let mut roots = vec![Root::writable(self.root()).named("shared")];
-        if reading == Reading::Virtual {
-            roots.push(Root::writable(self.top().join("tmp")).named("tmp"));
-            roots.push(Root::readable(self.top().join("vault")).named("vault"));
+        let mut roots = vec![Root::writable(self.root()).with_name("shared")];
+        if reading == PathStyle::Virtual {
+            roots.push(Root::writable(self.top().join("tmp")).with_name("tmp"));
+            roots.push(Root::readable(self.top().join("vault")).with_name("vault"));
         }
         let workspace = Workspace::new(roots, PathRules::new(path_rules), reading);
-        let host = Arc::new(Local::with(Arc::new(Bare)));
+        let host = Arc::new(LocalHost::with_spawner(Arc::new(Bare)));
         let ports = Ports {
-            tasks: Arc::new(Runner::new(host.clone(), self.top().join("tasks"))),
+            tasks: Arc::new(TaskRunner::new(host.clone(), self.top().join("tasks"))),
             channels: Arc::new(self.channels()),
             ..Ports::new(host)
         };
         let mut session = Session::new("matrix", workspace.clone(), ports.clone());
-        let memory = Memory::over(ports.host.clone(), workspace);
-        session.draft = Some(Arc::new(memory.session("draft")));
+        let memory = MemoryHost::over_workspace(ports.host.clone(), workspace);
+        session.draft_session = Some(Arc::new(memory.session("draft")));
         let gate = parsed.into_iter().fold(Gate::new(mode), |gate, (sign, rule)| match sign {
             Sign::Deny => gate.deny(rule),
             Sign::Ask => gate.ask(rule),
@@ -124,12 +124,12 @@ impl Ground {
         (builder.build().unwrap(), Arc::new(session))
     }
 
-    fn channels(&self) -> Outlets {
+    fn channels(&self) -> ChannelRegistry {
         let log = json!({"signal": {"kind": "log", "to": self.top().join("sent.ndjson"), "allow": ["user"]}});
-        let outlets = Outlets::open(&Settings::read_all(&log).unwrap(), Stdout::Taken, |_| None).unwrap();
+        let outlets = ChannelRegistry::open(&Settings::read_all(&log).unwrap(), StdoutUse::Taken, |_| None).unwrap();
         let attachments = Attachments::default();
         attachments.set("matrix", vec![Attachment::new("note.txt", b"changed\n".to_vec())]);
-        outlets.with_home("signal:user").unwrap().with_attachments(attachments)
+        outlets.with_default_recipient("signal:user").unwrap().with_attachments(attachments)
     }
 }
 
@@ -243,9 +243,9 @@ fn filler(name: &str, schema: &Value) -> Value {
 /// Where a tool takes paths and commands, found by asking it what a call would use.
 fn slots(entry: &Entry) -> Vec<Slot> {
     let Some(access) = entry.spec.access else { return Vec::new() };
-    let properties = entry.spec.schema["properties"].as_object().cloned().unwrap_or_default();
+    let properties = entry.spec.input_schema["properties"].as_object().cloned().unwrap_or_default();
     let required: Vec<&str> =
-        entry.spec.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        entry.spec.input_schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let mut bases = vec![Map::new()];
     for (name, schema) in &properties {
         let values = match schema["enum"].as_array() {
@@ -297,7 +297,7 @@ fn class_of_probe(request: &AccessRequest) -> RuleClass {
 }
 
 /// The spellings of a file, for a dialect. The rule is about `a/key.EXT`.
-fn spellings(root: &Path, reading: Reading, ext: &str) -> Vec<(&'static str, String)> {
+fn spellings(root: &Path, reading: PathStyle, ext: &str) -> Vec<(&'static str, String)> {
     let key = format!("a/key.{ext}");
     let inside = [
         ("plain", key.clone()),
@@ -316,13 +316,13 @@ fn spellings(root: &Path, reading: Reading, ext: &str) -> Vec<(&'static str, Str
     ];
     let from = |top: &str| inside.clone().map(|(name, path)| (name, format!("{top}{path}"))).to_vec();
     match reading {
-        Reading::Relative => {
+        PathStyle::Relative => {
             let mut all = from("");
             all.extend(from(&format!("{}/", root.display())));
             all
         }
-        Reading::Absolute => from(&format!("{}/", root.display())),
-        Reading::Virtual => {
+        PathStyle::Absolute => from(&format!("{}/", root.display())),
+        PathStyle::Virtual => {
             let mut all = from("/shared/");
             all.extend(from(""));
             all
@@ -429,7 +429,7 @@ async fn acts_without_rules(ground: &Ground, dialect: &Dialect, slots: &[&(Entry
     let mut acted: BTreeMap<&str, bool> = BTreeMap::new();
     let (engine, session) = ground.open(dialect.clone(), Mode::Open, &[]);
     for (entry, slot) in slots {
-        let (_, path) = spellings(&ground.root(), dialect.reading, ext).swap_remove(0);
+        let (_, path) = spellings(&ground.root(), dialect.path_style, ext).swap_remove(0);
         let before = ground.tree();
         let reply = run(&engine, &session, entry, slot, &path).await;
         *acted.entry(&entry.spec.name).or_default() |= shows(&reply) || ground.tree() != before;
@@ -451,7 +451,7 @@ async fn every_spelling(
 ) -> usize {
     let mut count = 0;
     let before = ground.tree();
-    for (spelling, path) in spellings(&ground.root(), session.workspace.reading(), ext) {
+    for (spelling, path) in spellings(&ground.root(), session.workspace.path_style(), ext) {
         // Removing a link removes the link.
         if spelling.contains("link") && removes(entry, slot) {
             continue;
@@ -482,10 +482,10 @@ async fn searched(
     if !is_read || slot.class.has(RuleClass::WRITE) || slot.form.name != "plain" {
         return 0;
     }
-    let folders = match session.workspace.reading() {
-        Reading::Virtual => vec!["/shared".to_owned(), "/shared/a".to_owned()],
-        Reading::Absolute => vec![ground.root().display().to_string(), ground.root().join("a").display().to_string()],
-        Reading::Relative => vec![".".to_owned(), "a".to_owned()],
+    let folders = match session.workspace.path_style() {
+        PathStyle::Virtual => vec!["/shared".to_owned(), "/shared/a".to_owned()],
+        PathStyle::Absolute => vec![ground.root().display().to_string(), ground.root().join("a").display().to_string()],
+        PathStyle::Relative => vec![".".to_owned(), "a".to_owned()],
     };
     for folder in &folders {
         let reply = run(engine, session, entry, slot, folder).await;
@@ -577,7 +577,7 @@ async fn a_command_rule_holds_for_every_tool_in_every_dialect() {
 /// The same call with every switch of the tool turned on, such as the one for the background.
 fn in_background(entry: &Entry, slot: &Slot) -> Slot {
     let mut slot = slot.clone();
-    for (name, schema) in entry.spec.schema["properties"].as_object().unwrap() {
+    for (name, schema) in entry.spec.input_schema["properties"].as_object().unwrap() {
         if schema["type"] == "boolean" {
             slot.args.insert(name.clone(), true.into());
         }
@@ -674,9 +674,10 @@ async fn a_yes_and_an_allow_rule_hold_for_the_folder_and_the_script() {
             assert_ne!(decide("npm test", Some("evil")), allowed, "{name}");
             assert_eq!(decide("npm test", Some(".")), allowed, "{name}");
         }
-        session.go_to(session.workspace.at(&ground.root(), "evil", helve_contract::Access::Read).unwrap());
+        session
+            .set_cwd(session.workspace.resolve_in_root(&ground.root(), "evil", helve_contract::Access::Read).unwrap());
         assert_ne!(decide("npm test", None), allowed, "{name}");
-        session.go_to(session.workspace.top(helve_contract::Access::Read).unwrap());
+        session.set_cwd(session.workspace.primary_root(helve_contract::Access::Read).unwrap());
         assert_eq!(decide("npm test", None), allowed, "{name}");
         fs::write(ground.root().join("package.json"), package("touch PWNED")).unwrap();
         assert_ne!(decide("npm test", None), allowed, "{name}: another script");

@@ -2,7 +2,7 @@
 
 use helve_contract::{
     Call, Result, async_trait,
-    ports::{Fetch, Fetched, NoWeb, PageStyle, Redirects, Web, WebQuery, WebResult, WebResults},
+    ports::{FetchRequest, FetchResponse, NoWeb, PageFormat, RedirectPolicy, Web, WebQuery, WebResult, WebResults},
 };
 
 pub(crate) struct Shelf;
@@ -15,37 +15,42 @@ const RESULTS: [(&str, &str, &str, Option<&str>); 3] = [
 
 #[async_trait]
 impl Web for Shelf {
-    async fn fetch(&self, call: &Call, wanted: &Fetch) -> Result<Fetched> {
-        let page = |status, reason: &str, text: &str| Fetched {
+    async fn fetch(&self, call: &Call, wanted: &FetchRequest) -> Result<FetchResponse> {
+        let page = |status, reason: &str, text: &str| FetchResponse {
             url: wanted.url.clone(),
             status,
             reason: reason.into(),
             mime: "text/html".into(),
             bytes: text.len() as u64,
             text: text.into(),
-            ..Fetched::default()
+            ..FetchResponse::default()
         };
         match wanted.url.as_str() {
             "https://shop.example/" => {
-                let link = match wanted.style {
-                    PageStyle::Text => "all lamps (https://shop.example/all)",
+                let link = match wanted.format {
+                    PageFormat::Text => "all lamps (https://shop.example/all)",
                     _ => "[all lamps](https://shop.example/all)",
                 };
                 let text = format!("# Lamps\n\nA lamp is 20 euros; see {link}.\n");
-                Ok(Fetched { title: Some("The lamp shop".into()), article: true, ..page(200, "OK", &text) })
+                Ok(FetchResponse {
+                    title: Some("The lamp shop".into()),
+                    is_article_only: true,
+                    ..page(200, "OK", &text)
+                })
             }
             "https://long.example/" => {
                 let text =
                     format!("{}\nThe last line.\n", "A paragraph of the long page, which has many.\n".repeat(6000));
                 Ok(page(200, "OK", &text))
             }
-            "https://shop.example/old" if wanted.redirects != Redirects::Follow => {
-                Ok(Fetched { moved_to: Some("https://new.example/".into()), ..page(301, "Moved Permanently", "") })
-            }
+            "https://shop.example/old" if wanted.redirects != RedirectPolicy::Follow => Ok(FetchResponse {
+                redirect_to: Some("https://new.example/".into()),
+                ..page(301, "Moved Permanently", "")
+            }),
             "https://shop.example/gone" => Ok(page(404, "Not Found", "There is no such page.")),
             "https://shop.example/catalogue.zip" => {
                 let notes = vec!["application/zip is not text; only what is known about it is given".into()];
-                Ok(Fetched { mime: "application/zip".into(), bytes: 9, notes, ..page(200, "OK", "") })
+                Ok(FetchResponse { mime: "application/zip".into(), bytes: 9, notes, ..page(200, "OK", "") })
             }
             _ => NoWeb.fetch(call, wanted).await,
         }
@@ -56,8 +61,8 @@ impl Web for Shelf {
         let mut notes = Vec::new();
         let results: Vec<_> = RESULTS
             .iter()
-            .filter(|(_, url, ..)| query.text != "nothing" && !is_of(url, &query.without))
-            .filter(|(_, url, ..)| query.only.is_empty() || is_of(url, &query.only))
+            .filter(|(_, url, ..)| query.text != "nothing" && !is_of(url, &query.exclude_domains))
+            .filter(|(_, url, ..)| query.include_domains.is_empty() || is_of(url, &query.include_domains))
             .take(query.count)
             .map(|(title, url, snippet, published)| WebResult {
                 title: (*title).into(),

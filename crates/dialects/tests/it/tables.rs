@@ -8,10 +8,10 @@ fn every_schema_compiles_and_every_name_is_good_on_the_wire() {
         for tool in &dialect.tools {
             let spec = &tool.spec;
             let name = format!("{}.{}", dialect.name, spec.name);
-            jsonschema::validator_for(&spec.schema).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(spec.schema["type"], "object", "{name}");
-            assert!(spec.schema["properties"].is_object(), "{name} does not list its properties");
-            assert!(spec.schema.get("$defs").is_none(), "{name} has references");
+            jsonschema::validator_for(&spec.input_schema).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(spec.input_schema["type"], "object", "{name}");
+            assert!(spec.input_schema["properties"].is_object(), "{name} does not list its properties");
+            assert!(spec.input_schema.get("$defs").is_none(), "{name} has references");
             assert!(
                 spec.name.len() <= 64 && spec.name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_'),
                 "{name}"
@@ -70,7 +70,7 @@ fn what_each_tool_requires() {
         .iter()
         .flat_map(|dialect| {
             dialect.tools.iter().map(move |tool| {
-                let required = tool.spec.schema["required"].as_array().cloned().unwrap_or_default();
+                let required = tool.spec.input_schema["required"].as_array().cloned().unwrap_or_default();
                 let required: Vec<_> = required.iter().filter_map(|it| it.as_str()).collect();
                 format!("{}.{}({})", dialect.name, tool.spec.name, required.join(", "))
             })
@@ -186,7 +186,7 @@ fn limits_stand_in_the_schemas() {
     let schema = |tool: &str, field: &str| {
         let oxydra = helve_dialects::oxydra();
         let tool = oxydra.tools.iter().find(|it| it.spec.name == tool).unwrap();
-        tool.spec.schema["properties"][field].clone()
+        tool.spec.input_schema["properties"][field].clone()
     };
     let items = schema("scratchpad_write", "items");
     assert_eq!(
@@ -205,7 +205,7 @@ fn the_limits_of_a_scheduled_run_are_no_parameters() {
     let oxydra = helve_dialects::oxydra();
     for tool in ["schedule_create", "schedule_edit"] {
         let spec = &oxydra.tools.iter().find(|it| it.spec.name == tool).unwrap().spec;
-        let fields: Vec<&String> = spec.schema["properties"].as_object().unwrap().keys().collect();
+        let fields: Vec<&String> = spec.input_schema["properties"].as_object().unwrap().keys().collect();
         assert!(!fields.iter().any(|it| it.starts_with("max_") || it.contains("cost")), "{tool}: {fields:?}");
     }
 }
@@ -225,14 +225,14 @@ fn searches_of_memory_show_only_the_parameters_of_their_seed() {
     ] {
         let dialect = helve_dialects::by_name(dialect).unwrap();
         let tool = dialect.tools.iter().find(|it| it.spec.name == "memory_search").unwrap();
-        assert_eq!(tool.spec.schema["properties"].as_object().unwrap().keys().collect::<Vec<_>>(), fields);
+        assert_eq!(tool.spec.input_schema["properties"].as_object().unwrap().keys().collect::<Vec<_>>(), fields);
     }
 }
 
 /// The seed's sub-agent has six tools, whatever is imported.
 #[test]
 fn a_sub_agent_of_solo_has_exactly_six_tools() {
-    let extra = helve_dialects::preset().tools.swap_remove(0).with(|spec| spec.name = "get_weather".into());
+    let extra = helve_dialects::preset().tools.swap_remove(0).map_spec(|spec| spec.name = "get_weather".into());
     let engine = helve_engine::Engine::builder(helve_dialects::solo()).role("sub").tool(extra).build().unwrap();
     let names: Vec<String> = engine.specs().map(|spec| spec.name.clone()).collect();
     assert_eq!(names, ["read", "grep", "glob", "ls", "memory_search", "memory_get"]);

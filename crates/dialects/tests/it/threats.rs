@@ -304,7 +304,7 @@ fn no_tool_lets_the_model_open_its_own_walls() {
     for dialect in all() {
         for tool in &dialect.tools {
             let mut names = Vec::new();
-            parameters(&tool.spec.schema, &mut names);
+            parameters(&tool.spec.input_schema, &mut names);
             seen += names.len();
             for name in names {
                 let plain = name.to_lowercase();

@@ -14,7 +14,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use super::{lex::quote, line_only_looks, line_only_reads, read, read_only::program_names};
+use super::{is_read_only_line, lex::quote, line_only_reads, parse_line, read_only::program_names};
 
 /// How many lines run unless `HELVE_LOOKS` says otherwise.
 const DEFAULT_COUNT: usize = 1200;
@@ -394,7 +394,7 @@ fn a_line_that_changes_something_is_noticed() {
 
 #[test]
 fn what_passes_unasked_changes_nothing() {
-    let chosen = chosen(lines(), |line| read(line).is_ok_and(|reading| line_only_looks(&reading)));
+    let chosen = chosen(lines(), |line| parse_line(line).is_ok_and(|reading| is_read_only_line(&reading)));
     assert!(chosen.len() > 500, "only {} lines pass", chosen.len());
     let faults = faults(&chosen, false);
     assert!(faults.is_empty(), "{} lines passed and changed something:\n{}", faults.len(), faults.join("\n"));
@@ -402,7 +402,7 @@ fn what_passes_unasked_changes_nothing() {
 
 #[test]
 fn what_passes_in_plan_mode_changes_nothing() {
-    let passes = |line: &str| read(line).is_ok_and(|reading| line_only_reads(&reading));
+    let passes = |line: &str| parse_line(line).is_ok_and(|reading| line_only_reads(&reading));
     let chosen = chosen(git_lines(), passes);
     assert!(chosen.len() > 200, "only {} lines pass", chosen.len());
     let faults = faults(&chosen, true);

@@ -1,48 +1,48 @@
 //! Whether a command line only looks. It spares a question; it never loosens the sandbox.
 
 use super::{
-    parse::{Layer, Reading, Simple},
+    parse::{CommandRole, ParsedCommandLine, SimpleCommand},
     read_only::{git_only_prints, is_read_only},
 };
 
 /// Whether every command of the line is known to change nothing, with these very arguments, and none stays behind.
-pub(crate) fn line_only_looks(reading: &Reading) -> bool {
+pub(crate) fn is_read_only_line(reading: &ParsedCommandLine) -> bool {
     passes(reading, |_| false)
 }
 
 /// The same, and `git log` and the like count too. A repository's own settings can make Git run programs, so this is not
 /// enough to leave a question out where a person decides; in plan mode the sandbox holds what Git runs.
-pub(crate) fn line_only_reads(reading: &Reading) -> bool {
+pub(crate) fn line_only_reads(reading: &ParsedCommandLine) -> bool {
     passes(reading, |command| {
-        command.layer == Layer::Program && command.argv().is_some_and(|argv| git_only_prints(&argv))
+        command.role == CommandRole::Program && command.argv().is_some_and(|argv| git_only_prints(&argv))
     })
 }
 
-fn passes(reading: &Reading, also: impl Fn(&Simple) -> bool) -> bool {
-    let goes = |command: &Simple| command.argv().is_some_and(|argv| matches!(argv.as_slice(), ["cd", _]));
-    let looks = |command: &Simple| only_looks(command) || goes(command) || also(command);
-    reading.is_clear() && !reading.background && reading.commands.iter().all(looks)
+fn passes(reading: &ParsedCommandLine, also: impl Fn(&SimpleCommand) -> bool) -> bool {
+    let goes = |command: &SimpleCommand| command.argv().is_some_and(|argv| matches!(argv.as_slice(), ["cd", _]));
+    let looks = |command: &SimpleCommand| is_read_only_command(command) || goes(command) || also(command);
+    reading.is_fully_understood() && !reading.background && reading.commands.iter().all(looks)
 }
 
 /// Whether this command is known to change nothing, for itself or for the commands after it. Git is not: a repository's
 /// own settings can run programs. `cd` is not: the same command elsewhere can be another.
-pub(crate) fn only_looks(command: &Simple) -> bool {
+pub(crate) fn is_read_only_command(command: &SimpleCommand) -> bool {
     let Some(argv) = command.argv() else { return false };
-    match command.layer {
-        Layer::Program => is_read_only(&argv),
+    match command.role {
+        CommandRole::Program => is_read_only(&argv),
         // What these run is judged by itself. `nohup` writes a file where standard output is a terminal.
-        Layer::Wrapper => matches!(argv.first(), Some(&("timeout" | "nice"))),
-        Layer::Carrier => false,
+        CommandRole::Wrapper => matches!(argv.first(), Some(&("timeout" | "nice"))),
+        CommandRole::Launcher => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::read;
+    use crate::commands::parse_line;
 
     fn looks(command: &str) -> bool {
-        read(command).is_ok_and(|reading| line_only_looks(&reading))
+        parse_line(command).is_ok_and(|reading| is_read_only_line(&reading))
     }
 
     #[test]
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn git_that_only_prints_counts_in_plan_mode_alone() {
-        let reads = |command: &str| read(command).is_ok_and(|reading| line_only_reads(&reading));
+        let reads = |command: &str| parse_line(command).is_ok_and(|reading| line_only_reads(&reading));
         for command in [
             "git log --oneline",
             "git -C a status",

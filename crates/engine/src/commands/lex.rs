@@ -9,9 +9,9 @@ pub(crate) enum Token {
     /// A word, decoded: quotes and backslashes are gone.
     Word(String),
     /// `;`, `&`, `|`, `&&`, `||` or the end of a line: another command begins.
-    Next,
+    Separator,
     /// A redirection that writes no file: `2>&1`, `>/dev/null`, `< file`.
-    Quiet,
+    HarmlessRedirect,
 }
 
 /// Reads a plain line; `None` when a shell would expand, group or redirect something in it.
@@ -28,16 +28,16 @@ pub(crate) fn literal(word: &str) -> Option<String> {
 }
 
 /// The words of each command of a plain line; `None` as soon as anything but plain commands is in it.
-pub(crate) fn commands(text: &str) -> Option<Vec<Vec<String>>> {
+pub(crate) fn plain_commands(text: &str) -> Option<Vec<Vec<String>>> {
     let mut commands = Vec::new();
     let mut words: Vec<String> = Vec::new();
     let mut quiet = false;
-    for token in lex(text)?.into_iter().chain([Token::Next]) {
+    for token in lex(text)?.into_iter().chain([Token::Separator]) {
         match token {
             Token::Word(word) => words.push(word),
-            Token::Quiet => quiet = true,
-            Token::Next if words.is_empty() && quiet => return None,
-            Token::Next => {
+            Token::HarmlessRedirect => quiet = true,
+            Token::Separator if words.is_empty() && quiet => return None,
+            Token::Separator => {
                 if let Some(first) = words.first() {
                     if is_keyword(first) || is_assignment(first) {
                         return None;
@@ -110,7 +110,7 @@ impl Lexer<'_> {
                 '\\' => self.escaped()?,
                 '$' if self.rest.starts_with('\'') => self.ansi()?,
                 '{' if self.word.is_none() && self.empty_braces() => self.push_str("{}"),
-                '~' if self.starts_a_home() => return None,
+                '~' if self.is_tilde_prefix() => return None,
                 '$' | '`' | '(' | ')' | '*' | '?' | '[' | '{' | '}' => return None,
                 other if other.is_control() || (other.is_whitespace() && !other.is_ascii()) => return None,
                 other => self.push(other),
@@ -152,7 +152,7 @@ impl Lexer<'_> {
         if which == ';' && self.rest.trim_start_matches([' ', '\t']).starts_with([';', '&', '|']) {
             return None;
         }
-        self.tokens.push(Token::Next);
+        self.tokens.push(Token::Separator);
         Some(())
     }
 
@@ -164,7 +164,7 @@ impl Lexer<'_> {
     fn ampersand(&mut self) -> Option<()> {
         self.end();
         if self.eat(">") {
-            return self.discarded();
+            return self.dev_null_target();
         }
         self.eat("&");
         self.operator()
@@ -181,10 +181,10 @@ impl Lexer<'_> {
 
     /// An operator with nothing before it is not a plain line.
     fn operator(&mut self) -> Option<()> {
-        if matches!(self.tokens.last(), None | Some(Token::Next)) {
+        if matches!(self.tokens.last(), None | Some(Token::Separator)) {
             return None;
         }
-        self.tokens.push(Token::Next);
+        self.tokens.push(Token::Separator);
         Some(())
     }
 
@@ -200,20 +200,20 @@ impl Lexer<'_> {
     fn output(&mut self) -> Option<()> {
         self.descriptor();
         if self.eat("&1") || self.eat("&2") {
-            return self.quiet();
+            return self.harmless_redirect();
         }
         self.eat(">");
-        self.discarded()
+        self.dev_null_target()
     }
 
-    fn discarded(&mut self) -> Option<()> {
+    fn dev_null_target(&mut self) -> Option<()> {
         self.rest = self.rest.trim_start_matches([' ', '\t']);
-        if self.eat("/dev/null") { self.quiet() } else { None }
+        if self.eat("/dev/null") { self.harmless_redirect() } else { None }
     }
 
-    fn quiet(&mut self) -> Option<()> {
+    fn harmless_redirect(&mut self) -> Option<()> {
         let ends = self.rest.starts_with([' ', '\t', '\n', ';', '&', '|', '>', '<']) || self.rest.is_empty();
-        self.tokens.push(Token::Quiet);
+        self.tokens.push(Token::HarmlessRedirect);
         ends.then_some(())
     }
 
@@ -230,7 +230,7 @@ impl Lexer<'_> {
             return None;
         }
         self.rest = &self.rest[end..];
-        self.tokens.push(Token::Quiet);
+        self.tokens.push(Token::HarmlessRedirect);
         Some(())
     }
 
@@ -279,7 +279,7 @@ impl Lexer<'_> {
         alone && self.eat("}")
     }
 
-    fn starts_a_home(&self) -> bool {
+    fn is_tilde_prefix(&self) -> bool {
         self.word.as_ref().is_none_or(|word| word.is_empty() || word.ends_with(['=', ':']))
     }
 
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<Vec<Vec<String>>> {
-        commands(text)
+        plain_commands(text)
     }
 
     #[test]

@@ -10,14 +10,14 @@ mod peel;
 mod read_only;
 mod shown;
 
-pub(crate) use lex::commands as plain_words;
-pub use names::NameList;
+pub(crate) use lex::plain_commands as plain_words;
+pub use names::ProgramAllowlist;
 pub(crate) use {
-    judge::{line_only_looks, line_only_reads, only_looks},
+    judge::{is_read_only_command, is_read_only_line, line_only_reads},
     lex::quote,
-    parse::{Layer, Reading, Simple, Word, read, single},
+    parse::{CommandRole, ParsedCommandLine, ShellWord, SimpleCommand, parse_argv, parse_line},
     peel::base_name,
-    shown::{show_command, visible},
+    shown::{display_command, escape_invisible},
 };
 
 #[cfg(test)]

@@ -1,33 +1,33 @@
 //! Which programs a command line may name (003's allowlist and syntax restriction).
 
-use super::{parse::Reading, peel::base_name};
+use super::{parse::ParsedCommandLine, peel::base_name};
 
 /// The names that are allowed when nothing else is said.
-const DEFAULTS: [&str; 33] = [
+const DEFAULT_PROGRAMS: [&str; 33] = [
     "awk", "cat", "cargo", "cp", "curl", "cut", "echo", "env", "find", "git", "go", "grep", "head", "jq", "ls",
     "mkdir", "mv", "node", "printf", "pwd", "python", "python3", "rustc", "sed", "sleep", "sort", "stat", "tail",
     "touch", "tr", "uniq", "wc", "which",
 ];
 
 /// Builtins that run no program; they pass unless they are denied.
-const HARMLESS: &[&str] = &["cd", "true", "false", ":", "exit"];
+const HARMLESS_BUILTINS: &[&str] = &["cd", "true", "false", ":", "exit"];
 
 /// Which programs a command line may name. Deny is asked first, and at every check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameList {
+pub struct ProgramAllowlist {
     allow: Vec<String>,
     deny: Vec<String>,
     defaults: bool,
     operators: bool,
 }
 
-impl Default for NameList {
+impl Default for ProgramAllowlist {
     fn default() -> Self {
         Self { allow: Vec::new(), deny: Vec::new(), defaults: true, operators: true }
     }
 }
 
-impl NameList {
+impl ProgramAllowlist {
     /// The default names and `allow`, without `deny`. A `*` may begin or end a name.
     pub fn new(allow: Vec<String>, deny: Vec<String>) -> Result<Self, String> {
         for name in allow.iter().chain(&deny) {
@@ -53,23 +53,23 @@ impl NameList {
 
     /// The default names, for documentation.
     pub fn defaults() -> &'static [&'static str] {
-        &DEFAULTS
+        &DEFAULT_PROGRAMS
     }
 
     /// Why a command line is not allowed, if it is not.
-    pub fn refusal(&self, command: &str) -> Option<String> {
-        match super::read(command) {
-            Ok(reading) => self.judge(&reading),
-            Err(why) => Some(blocked(&why)),
+    pub fn denial_reason(&self, command: &str) -> Option<String> {
+        match super::parse_line(command) {
+            Ok(reading) => self.check_parsed(&reading),
+            Err(why) => Some(blocked_message(&why)),
         }
     }
 
     /// The same for a line that was read before.
-    pub(crate) fn judge(&self, reading: &Reading) -> Option<String> {
+    pub(crate) fn check_parsed(&self, reading: &ParsedCommandLine) -> Option<String> {
         if !self.operators
             && let Some(first) = reading.operators.first()
         {
-            return Some(blocked(&format!("`{}` is not allowed; send one plain command", first.trim_end())));
+            return Some(blocked_message(&format!("`{}` is not allowed; send one plain command", first.trim_end())));
         }
         for command in &reading.commands {
             match command.program() {
@@ -77,41 +77,46 @@ impl NameList {
                     let name = base_name(program).to_lowercase();
                     if !self.allows(&name) {
                         let why = format!("the program `{name}` is not on the list of allowed programs");
-                        return Some(blocked(&why));
+                        return Some(blocked_message(&why));
                     }
                 }
-                None if self.is_open() => {}
-                None => return Some(blocked(&format!("`{}` names no program that can be checked", command.written()))),
+                None if self.allows_everything() => {}
+                None => {
+                    return Some(blocked_message(&format!(
+                        "`{}` names no program that can be checked",
+                        command.source()
+                    )));
+                }
             }
         }
-        match reading.doubts.iter().find(|doubt| doubt.hides) {
-            Some(doubt) if !self.is_open() => {
-                Some(blocked(&format!("the command cannot be checked because {}", doubt.why)))
+        match reading.ambiguities.iter().find(|doubt| doubt.may_hide_programs) {
+            Some(doubt) if !self.allows_everything() => {
+                Some(blocked_message(&format!("the command cannot be checked because {}", doubt.reason)))
             }
             _ => None,
         }
     }
 
     /// Whether every name is allowed, so that there is nothing to check.
-    fn is_open(&self) -> bool {
+    fn allows_everything(&self) -> bool {
         self.deny.is_empty() && self.allow.iter().any(|name| name == "*")
     }
 
     fn allows(&self, name: &str) -> bool {
-        let named = |names: &[String]| names.iter().any(|glob| covers(glob, name));
+        let named = |names: &[String]| names.iter().any(|glob| name_matches(glob, name));
         if named(&self.deny) {
             return false;
         }
-        named(&self.allow) || HARMLESS.contains(&name) || (self.defaults && DEFAULTS.contains(&name))
+        named(&self.allow) || HARMLESS_BUILTINS.contains(&name) || (self.defaults && DEFAULT_PROGRAMS.contains(&name))
     }
 }
 
-fn blocked(why: &str) -> String {
+fn blocked_message(why: &str) -> String {
     format!("blocked by security policy (CommandNotAllowed): {why}")
 }
 
 /// A name, or one with `*` at its ends.
-fn covers(glob: &str, name: &str) -> bool {
+fn name_matches(glob: &str, name: &str) -> bool {
     match (glob.strip_prefix('*'), glob.strip_suffix('*')) {
         (Some(_), Some(_)) => name.contains(glob.trim_matches('*')),
         (Some(end), None) => name.ends_with(end),
@@ -124,18 +129,18 @@ fn covers(glob: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn list(allow: &[&str], deny: &[&str]) -> NameList {
+    fn list(allow: &[&str], deny: &[&str]) -> ProgramAllowlist {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        NameList::new(owned(allow), owned(deny)).unwrap()
+        ProgramAllowlist::new(owned(allow), owned(deny)).unwrap()
     }
 
     #[test]
     fn every_command_of_the_line_is_checked() {
-        let names = NameList::default();
+        let names = ProgramAllowlist::default();
         for fine in
             ["ls -l", "cd x && cargo build | tail -5", "echo $HOME", "/usr/bin/LS", "for i in a b; do echo $i; done"]
         {
-            assert_eq!(names.refusal(fine), None, "{fine}");
+            assert_eq!(names.denial_reason(fine), None, "{fine}");
         }
         for bad in [
             "ls; rm x",
@@ -148,10 +153,10 @@ mod tests {
             "r? x",
             "ls |",
         ] {
-            assert!(names.refusal(bad).is_some(), "{bad}");
+            assert!(names.denial_reason(bad).is_some(), "{bad}");
         }
         assert_eq!(
-            names.refusal("ls && /bin/rm x").unwrap(),
+            names.denial_reason("ls && /bin/rm x").unwrap(),
             "blocked by security policy (CommandNotAllowed): the program `rm` is not on the list of allowed programs"
         );
     }
@@ -159,33 +164,33 @@ mod tests {
     #[test]
     fn deny_beats_a_glob() {
         let names = list(&["*"], &["rm", "mkfs*"]);
-        assert_eq!(names.refusal("anything at all"), None);
-        assert!(names.refusal("sudo rm x").is_some());
-        assert!(names.refusal("mkfs.ext4 /dev/x").is_some());
-        assert!(names.refusal("$cmd x").is_some(), "what cannot be seen may be the denied one");
-        assert_eq!(list(&["*"], &[]).refusal("$cmd x"), None);
+        assert_eq!(names.denial_reason("anything at all"), None);
+        assert!(names.denial_reason("sudo rm x").is_some());
+        assert!(names.denial_reason("mkfs.ext4 /dev/x").is_some());
+        assert!(names.denial_reason("$cmd x").is_some(), "what cannot be seen may be the denied one");
+        assert_eq!(list(&["*"], &[]).denial_reason("$cmd x"), None);
     }
 
     #[test]
     fn without_operators_one_plain_command_is_all() {
         let names = list(&["*"], &[]).without_operators();
         for fine in ["echo 'a && b; c | d > e'", "echo \"x & y\"", "ls -l $HOME"] {
-            assert_eq!(names.refusal(fine), None, "{fine}");
+            assert_eq!(names.denial_reason(fine), None, "{fine}");
         }
         for bad in [
             "a && b", "a || b", "a; b", "a | b", "a & b", "a &", "a > f", "a < f", "a `b`", "a $(b)", "a\nb", "a\rb",
             "(a)", "a <<< b",
         ] {
-            assert!(names.refusal(bad).is_some(), "{bad}");
+            assert!(names.denial_reason(bad).is_some(), "{bad}");
         }
     }
 
     #[test]
     fn the_list_can_be_ones_own() {
         let names = list(&["just"], &[]).replacing_defaults();
-        assert_eq!(names.refusal("just test"), None);
-        assert!(names.refusal("ls").is_some());
-        assert!(NameList::new(vec!["a*b".into()], Vec::new()).is_err());
-        assert_eq!(NameList::defaults().len(), 33);
+        assert_eq!(names.denial_reason("just test"), None);
+        assert!(names.denial_reason("ls").is_some());
+        assert!(ProgramAllowlist::new(vec!["a*b".into()], Vec::new()).is_err());
+        assert_eq!(ProgramAllowlist::defaults().len(), 33);
     }
 }

@@ -1,7 +1,7 @@
 //! Splits a command line into every simple command in it, with the grammar of bash.
 //!
 //! What is inside substitutions, subshells, functions, here-documents and the arguments of wrappers is found too.
-//! What is not understood becomes a [`Doubt`]; what is too much to look at is refused.
+//! What is not understood becomes a [`Ambiguity`]; what is too much to look at is refused.
 
 use std::{
     borrow::Cow,
@@ -14,31 +14,31 @@ use tree_sitter::{Node, ParseOptions, Parser, Tree};
 use super::{lex, peel};
 
 /// The longest command line that is looked at, in bytes.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 /// The most simple commands in one line, those inside wrappers included.
-const MOST_COMMANDS: usize = 200;
+const MAX_COMMANDS: usize = 200;
 /// How deep structures may nest. A chain of `&&` nests once for each link.
-const MOST_NESTING: usize = 1000;
+const MAX_NESTING: usize = 1000;
 /// How many scripts may be inside one another: `sh -c "sh -c …"`.
-const MOST_SCRIPTS: usize = 5;
+const MAX_SCRIPT_DEPTH: usize = 5;
 /// The most doubts that are kept; more change nothing.
-const MOST_DOUBTS: usize = 20;
+const MAX_AMBIGUITIES: usize = 20;
 /// How long the grammar may think.
-const MOST_TIME: Duration = Duration::from_secs(1);
+const PARSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a command line does, as far as it can be seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct ParsedCommandLine {
     /// Every simple command, a wrapper before what it wraps.
-    pub(crate) commands: Vec<Simple>,
+    pub(crate) commands: Vec<SimpleCommand>,
     /// What was not understood. Nothing is allowed without a question while there is one.
-    pub(crate) doubts: Vec<Doubt>,
+    pub(crate) ambiguities: Vec<Ambiguity>,
     /// Files that redirections write; `None` where the name is made at run time.
-    pub(crate) writes: Vec<Option<String>>,
+    pub(crate) redirect_targets: Vec<Option<String>>,
     /// Files that redirections read; `None` where the name is made at run time.
     pub(crate) reads: Vec<Option<String>>,
     /// Folders that `cd` goes to, in order.
-    pub(crate) moves: Vec<String>,
+    pub(crate) cd_targets: Vec<String>,
     /// Operators, redirections, substitutions and structures, as written.
     pub(crate) operators: Vec<String>,
     /// Whether a command runs in the background (`&`).
@@ -47,29 +47,29 @@ pub(crate) struct Reading {
 
 /// One simple command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Simple {
+pub(crate) struct SimpleCommand {
     /// The program and its arguments.
-    pub(crate) words: Vec<Word>,
+    pub(crate) words: Vec<ShellWord>,
     /// What part it plays.
-    pub(crate) layer: Layer,
+    pub(crate) role: CommandRole,
     /// Whether more arguments come at run time (`xargs`, `find -exec`).
-    pub(crate) open: bool,
+    pub(crate) has_runtime_args: bool,
 }
 
 /// What part a command plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layer {
+pub(crate) enum CommandRole {
     /// It does the work.
     Program,
     /// It runs another, which follows, and adds nothing to what that can do (`timeout 5 …`).
     Wrapper,
     /// It runs another, which follows, in another way than it would run alone (`sudo …`, `xargs …`).
-    Carrier,
+    Launcher,
 }
 
 /// One word of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum ShellWord {
     /// Exactly this.
     Literal(String),
     /// Known only at run time; this is how it is written.
@@ -78,21 +78,21 @@ pub(crate) enum Word {
 
 /// Something that was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Doubt {
+pub(crate) struct Ambiguity {
     /// Whether programs may run because of it that are not among the commands found.
-    pub(crate) hides: bool,
+    pub(crate) may_hide_programs: bool,
     /// What it is, for people.
-    pub(crate) why: String,
+    pub(crate) reason: String,
 }
 
-impl Word {
+impl ShellWord {
     /// A word as written in a command line.
     pub(crate) fn new(text: &str) -> Self {
         lex::literal(text).map_or_else(|| Self::Opaque(text.to_owned()), Self::Literal)
     }
 
     /// Its meaning, where it is known.
-    pub(crate) fn known(&self) -> Option<&str> {
+    pub(crate) fn as_literal(&self) -> Option<&str> {
         match self {
             Self::Literal(text) => Some(text),
             Self::Opaque(_) => None,
@@ -107,7 +107,7 @@ impl Word {
         }
     }
 
-    fn written(&self) -> String {
+    fn source(&self) -> String {
         match self {
             Self::Literal(text) => lex::quote([text.as_str()]),
             Self::Opaque(text) => text.clone(),
@@ -115,110 +115,113 @@ impl Word {
     }
 }
 
-impl Simple {
+impl SimpleCommand {
     /// The program, where it is known: as written, with its folder.
     pub(crate) fn program(&self) -> Option<&str> {
-        self.words.first()?.known()
+        self.words.first()?.as_literal()
     }
 
     /// Every word, when all are known and none comes later.
     pub(crate) fn argv(&self) -> Option<Vec<&str>> {
-        if self.open { None } else { self.words.iter().map(Word::known).collect() }
+        if self.has_runtime_args { None } else { self.words.iter().map(ShellWord::as_literal).collect() }
     }
 
     /// The command as one line that a shell would read the same way.
-    pub(crate) fn written(&self) -> String {
-        let mut words: Vec<_> = self.words.iter().map(Word::written).collect();
-        if self.open {
+    pub(crate) fn source(&self) -> String {
+        let mut words: Vec<_> = self.words.iter().map(ShellWord::source).collect();
+        if self.has_runtime_args {
             words.push("…".into());
         }
         words.join(" ")
     }
 }
 
-impl Reading {
+impl ParsedCommandLine {
     /// Whether a program may run that is not among the commands.
-    pub(crate) fn hides(&self) -> bool {
-        self.doubts.iter().any(|doubt| doubt.hides)
+    pub(crate) fn may_hide_programs(&self) -> bool {
+        self.ambiguities.iter().any(|doubt| doubt.may_hide_programs)
     }
 
     /// Whether all of it is understood and no file is written by a redirection.
-    pub(crate) fn is_clear(&self) -> bool {
-        self.doubts.is_empty() && self.writes.is_empty() && !self.commands.is_empty()
+    pub(crate) fn is_fully_understood(&self) -> bool {
+        self.ambiguities.is_empty() && self.redirect_targets.is_empty() && !self.commands.is_empty()
     }
 
     /// Notes variables that are set for the command from outside the line.
     pub(crate) fn note_environment<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
         for name in names {
-            self.doubt(peel::steers_programs(name), format!("it sets {name}, which can change what programs do"));
+            self.add_ambiguity(
+                peel::is_dangerous_env_var(name),
+                format!("it sets {name}, which can change what programs do"),
+            );
         }
     }
 
     /// Notes something that was not understood, once.
-    pub(super) fn doubt(&mut self, hides: bool, why: impl Into<String>) {
-        let doubt = Doubt { hides, why: why.into() };
-        let enough = self.doubts.len() >= MOST_DOUBTS && (!hides || self.hides());
-        if !enough && !self.doubts.contains(&doubt) {
-            self.doubts.push(doubt);
+    pub(super) fn add_ambiguity(&mut self, hides: bool, why: impl Into<String>) {
+        let doubt = Ambiguity { may_hide_programs: hides, reason: why.into() };
+        let enough = self.ambiguities.len() >= MAX_AMBIGUITIES && (!hides || self.may_hide_programs());
+        if !enough && !self.ambiguities.contains(&doubt) {
+            self.ambiguities.push(doubt);
         }
     }
 }
 
 /// Reads a command line. The error says which limit was reached, or why nothing runs such a line.
-pub(crate) fn read(command: &str) -> Result<Reading, String> {
+pub(crate) fn parse_line(command: &str) -> Result<ParsedCommandLine, String> {
     if command.contains('\0') {
         return Err("the command has a NUL character in it, which no shell reads as it stands; remove it".into());
     }
-    let mut reading = Reading::default();
-    read_into(&mut reading, command, 0)?;
+    let mut reading = ParsedCommandLine::default();
+    parse_script(&mut reading, command, 0)?;
     Ok(reading)
 }
 
 /// Reads a program with its arguments that no shell sees.
-pub(crate) fn single(argv: &[&str]) -> Result<Reading, String> {
-    let mut reading = Reading::default();
-    let words = argv.iter().map(|word| Word::Literal((*word).to_owned())).collect();
-    take(&mut reading, words, false, 0)?;
+pub(crate) fn parse_argv(argv: &[&str]) -> Result<ParsedCommandLine, String> {
+    let mut reading = ParsedCommandLine::default();
+    let words = argv.iter().map(|word| ShellWord::Literal((*word).to_owned())).collect();
+    add_command(&mut reading, words, false, 0)?;
     Ok(reading)
 }
 
 /// Reads one script, the outermost or one inside a wrapper.
-fn read_into(reading: &mut Reading, command: &str, scripts: usize) -> Result<(), String> {
-    if command.len() > MOST_BYTES {
-        return Err(format!("the command is {} bytes long; at most {MOST_BYTES} are checked", command.len()));
+fn parse_script(reading: &mut ParsedCommandLine, command: &str, scripts: usize) -> Result<(), String> {
+    if command.len() > MAX_LINE_BYTES {
+        return Err(format!("the command is {} bytes long; at most {MAX_LINE_BYTES} are checked", command.len()));
     }
-    if scripts > MOST_SCRIPTS {
-        return Err(format!("the command has scripts inside scripts, more than {MOST_SCRIPTS} deep"));
+    if scripts > MAX_SCRIPT_DEPTH {
+        return Err(format!("the command has scripts inside scripts, more than {MAX_SCRIPT_DEPTH} deep"));
     }
     // A shell keeps a carriage return as part of a word; other readers end the line there. Both are looked at.
     let text = command.replace('\r', "\n");
     if command.contains('\r') {
-        reading.doubt(false, "it has carriage returns in it");
+        reading.add_ambiguity(false, "it has carriage returns in it");
     }
-    let tamed = tame(&text);
-    let tree = parse(&tamed)?;
+    let tamed = mask_for_grammar(&text);
+    let tree = parse_tree(&tamed)?;
     // Where a here-document ends may hang on a letter that the grammar must not see.
     let torn = tree.root_node().has_error() || (*tamed != *text && text.contains("<<"));
     if torn {
-        reading.doubt(true, "it is not a shell command line that can be read");
+        reading.add_ambiguity(true, "it is not a shell command line that can be read");
     }
     let first = reading.commands.len();
     let subscripts = text.contains('[') && (text.contains("$(") || text.contains('`'));
-    let mut walk = Walk { reading, text: &text, scripts, top: Vec::new(), subscripts };
+    let mut walk = TreeWalker { parsed: reading, text: &text, scripts, top: Vec::new(), subscripts };
     walk.run(tree.root_node())?;
     let top = walk.top;
     if top.len() > 1 && reading.operators.is_empty() {
         reading.operators.push("a further line".into());
     }
-    agree(reading, &text, &top, first)?;
+    cross_check(reading, &text, &top, first)?;
     // The grammar and the shell differ about lines that go on (`x=\⏎ rm`): outside of plain lines both are looked at.
     let joined = text.replace("\\\n", "");
-    if joined.len() < text.len() && lex::commands(&text).is_none() {
-        read_into(reading, &joined, scripts + 1)?;
+    if joined.len() < text.len() && lex::plain_commands(&text).is_none() {
+        parse_script(reading, &joined, scripts + 1)?;
     }
     if torn {
-        for words in text.lines().filter_map(lex::commands).flatten() {
-            take(reading, words.into_iter().map(Word::Literal).collect(), false, scripts)?;
+        for words in text.lines().filter_map(lex::plain_commands).flatten() {
+            add_command(reading, words.into_iter().map(ShellWord::Literal).collect(), false, scripts)?;
         }
     }
     Ok(())
@@ -226,7 +229,7 @@ fn read_into(reading: &mut Reading, command: &str, scripts: usize) -> Result<(),
 
 /// The text with a plain letter in place of each that the grammar trips over: it asks the C library whether what stands
 /// behind `{`, `{1` or `{1..2` is a digit, and beyond single bytes that reads memory which is not its own. No byte moves.
-fn tame(text: &str) -> Cow<'_, str> {
+fn mask_for_grammar(text: &str) -> Cow<'_, str> {
     let mut tamed = Cow::Borrowed(text);
     for (at, _) in text.match_indices('{') {
         let mut rest = text[at + 1..].trim_start_matches(|it: char| it.is_ascii_digit());
@@ -244,13 +247,13 @@ fn tame(text: &str) -> Cow<'_, str> {
     tamed
 }
 
-fn parse(text: &str) -> Result<Tree, String> {
+fn parse_tree(text: &str) -> Result<Tree, String> {
     let mut parser = Parser::new();
     let broken = |_| "the grammar of the shell could not be loaded, so the command cannot be checked".to_owned();
     parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(broken)?;
     let start = Instant::now();
     let mut in_time =
-        |_: &_| if start.elapsed() > MOST_TIME { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        |_: &_| if start.elapsed() > PARSE_TIMEOUT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let options = ParseOptions::new().progress_callback(&mut in_time);
     let bytes = text.as_bytes();
     let tree = parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));
@@ -258,69 +261,80 @@ fn parse(text: &str) -> Result<Tree, String> {
 }
 
 /// Compares what the grammar found with the plain reading; where they differ, nothing is certain.
-fn agree(reading: &mut Reading, text: &str, top: &[Vec<Word>], first: usize) -> Result<(), String> {
-    let Some(plain) = lex::commands(text) else {
-        reading.doubt(false, "it is more than a plain list of commands");
+fn cross_check(
+    reading: &mut ParsedCommandLine,
+    text: &str,
+    top: &[Vec<ShellWord>],
+    first: usize,
+) -> Result<(), String> {
+    let Some(plain) = lex::plain_commands(text) else {
+        reading.add_ambiguity(false, "it is more than a plain list of commands");
         return Ok(());
     };
     let same = plain.len() == top.len()
         && plain.iter().zip(top).all(|(plain, found)| {
-            plain.len() == found.len() && plain.iter().zip(found).all(|(plain, found)| found.known() == Some(plain))
+            plain.len() == found.len()
+                && plain.iter().zip(found).all(|(plain, found)| found.as_literal() == Some(plain))
         });
     if !same {
-        reading.doubt(true, "it can be read in two ways");
-        if plain.len() > MOST_COMMANDS {
-            return Err(too_many());
+        reading.add_ambiguity(true, "it can be read in two ways");
+        if plain.len() > MAX_COMMANDS {
+            return Err(too_many_error());
         }
-        let other = plain.into_iter().map(|words| words.into_iter().map(Word::Literal).collect());
-        let other = other.map(|words| Simple { words, layer: Layer::Program, open: false });
+        let other = plain.into_iter().map(|words| words.into_iter().map(ShellWord::Literal).collect());
+        let other = other.map(|words| SimpleCommand { words, role: CommandRole::Program, has_runtime_args: false });
         reading.commands.splice(first..first, other);
     }
     Ok(())
 }
 
-fn too_many() -> String {
-    format!("the command has more than {MOST_COMMANDS} commands in it")
+fn too_many_error() -> String {
+    format!("the command has more than {MAX_COMMANDS} commands in it")
 }
 
 /// Adds a command, and what it runs in turn.
-pub(super) fn take(reading: &mut Reading, words: Vec<Word>, open: bool, scripts: usize) -> Result<(), String> {
+pub(super) fn add_command(
+    reading: &mut ParsedCommandLine,
+    words: Vec<ShellWord>,
+    open: bool,
+    scripts: usize,
+) -> Result<(), String> {
     let mut queue = vec![(words, open)];
     while let Some((words, open)) = queue.pop() {
-        if reading.commands.len() >= MOST_COMMANDS {
-            return Err(too_many());
+        if reading.commands.len() >= MAX_COMMANDS {
+            return Err(too_many_error());
         }
         let peeled = peel::peel(&words, open);
-        for (hides, why) in peeled.doubts {
-            reading.doubt(hides, why);
+        for (hides, why) in peeled.ambiguities {
+            reading.add_ambiguity(hides, why);
         }
-        reading.moves.extend(peeled.moves);
-        reading.commands.push(Simple { words, layer: peeled.layer, open });
+        reading.cd_targets.extend(peeled.cd_targets);
+        reading.commands.push(SimpleCommand { words, role: peeled.layer, has_runtime_args: open });
         queue.extend(peeled.inner.into_iter().rev());
         for script in peeled.scripts {
-            read_into(reading, &script, scripts + 1)?;
+            parse_script(reading, &script, scripts + 1)?;
         }
     }
     Ok(())
 }
 
-struct Walk<'a> {
-    reading: &'a mut Reading,
+struct TreeWalker<'a> {
+    parsed: &'a mut ParsedCommandLine,
     text: &'a str,
     scripts: usize,
     /// The words of the commands in this script, not of those inside wrappers.
-    top: Vec<Vec<Word>>,
+    top: Vec<Vec<ShellWord>>,
     /// Whether the text could hold a substitution in a subscript, which a test or a declaration would run.
     subscripts: bool,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> TreeWalker<'a> {
     /// Visits every node, in the order of the text, without recursion.
     fn run(&mut self, root: Node<'a>) -> Result<(), String> {
         let mut stack = vec![(root, 0)];
         while let Some((node, depth)) = stack.pop() {
-            if depth > MOST_NESTING {
-                return Err(format!("the command nests more than {MOST_NESTING} levels deep"));
+            if depth > MAX_NESTING {
+                return Err(format!("the command nests more than {MAX_NESTING} levels deep"));
             }
             self.visit(node)?;
             let mut cursor = node.walk();
@@ -332,10 +346,10 @@ impl<'a> Walk<'a> {
 
     fn visit(&mut self, node: Node<'a>) -> Result<(), String> {
         if node.is_error() || node.is_missing() {
-            self.reading.doubt(true, "it is not a shell command line that can be read");
+            self.parsed.add_ambiguity(true, "it is not a shell command line that can be read");
             return Ok(());
         }
-        self.leaf(node);
+        self.check_leaf(node);
         match node.kind() {
             "program" | "list" | "pipeline" | "redirected_statement" | "command_name" | "string" | "concatenation" => {}
             "word"
@@ -354,16 +368,16 @@ impl<'a> Walk<'a> {
             | "regex" => {}
             "command" => self.command(node)?,
             "declaration_command" | "unset_command" => self.declaration(node)?,
-            "test_command" => self.evaluates("a test", node),
+            "test_command" => self.note_evaluation("a test", node),
             "variable_assignment" => self.assignment(node),
             "file_redirect" => self.redirect(node)?,
             "heredoc_redirect" | "herestring_redirect" => self.structure("a here-document", node),
             "command_substitution" => self.substitution(node),
             "expansion" => self.expansion(node),
-            "arithmetic_expansion" => self.evaluates("arithmetic", node),
+            "arithmetic_expansion" => self.note_evaluation("arithmetic", node),
             "function_definition" => {
                 self.operator(node);
-                self.reading.doubt(true, "it defines a function, which can change what a name runs");
+                self.parsed.add_ambiguity(true, "it defines a function, which can change what a name runs");
             }
             "simple_expansion"
             | "brace_expression"
@@ -378,7 +392,7 @@ impl<'a> Walk<'a> {
             | "parenthesized_expression"
             | "variable_assignments"
             | "heredoc_body" => {
-                self.reading.doubt(false, "it has expansions in it, which are known only when it runs");
+                self.parsed.add_ambiguity(false, "it has expansions in it, which are known only when it runs");
             }
             "process_substitution"
             | "subshell"
@@ -394,25 +408,25 @@ impl<'a> Walk<'a> {
             | "case_item"
             | "negated_command" => self.structure("a structure", node),
             _ if !node.is_named() => self.token(node),
-            other => self.reading.doubt(true, format!("it has a part of an unknown kind ({other})")),
+            other => self.parsed.add_ambiguity(true, format!("it has a part of an unknown kind ({other})")),
         }
         Ok(())
     }
 
     /// The grammar does not look into every corner (`${x:=`…`}`); what it left whole may still hold a substitution.
-    fn leaf(&mut self, node: Node<'a>) {
+    fn check_leaf(&mut self, node: Node<'a>) {
         let literal = matches!(node.kind(), "raw_string" | "ansi_c_string" | "comment");
         let text = self.slice(node);
         if node.child_count() > 0
             || literal
             || !node.is_named()
             || text.starts_with('\\')
-            || quoted_here(node, self.text)
+            || is_quoted_heredoc(node, self.text)
         {
             return;
         }
         if text.contains("$(") || text.contains('`') || text.contains("<(") || text.contains(">(") {
-            self.reading.doubt(true, "it has a substitution in a place that cannot be read");
+            self.parsed.add_ambiguity(true, "it has a substitution in a place that cannot be read");
         }
     }
 
@@ -428,28 +442,28 @@ impl<'a> Walk<'a> {
         for child in node.children(&mut cursor) {
             // Words without a blank between them are one word to the shell.
             if end == Some(child.start_byte()) && !child.kind().ends_with("redirect") {
-                self.reading.doubt(true, "it can be read in two ways");
+                self.parsed.add_ambiguity(true, "it can be read in two ways");
             }
             end = Some(child.end_byte());
             match child.kind() {
                 "variable_assignment" | "file_redirect" | "herestring_redirect" | "heredoc_redirect" => {}
-                "subshell" => self.reading.doubt(true, "it has parentheses where none are expected"),
-                _ => words.push(Word::new(self.slice(child))),
+                "subshell" => self.parsed.add_ambiguity(true, "it has parentheses where none are expected"),
+                _ => words.push(ShellWord::new(self.slice(child))),
             }
         }
         words.extend(self.stray_words(node));
-        if words.first().is_some_and(|word| word.known().is_none()) {
-            self.reading.doubt(true, "the program it runs is known only when it runs");
+        if words.first().is_some_and(|word| word.as_literal().is_none()) {
+            self.parsed.add_ambiguity(true, "the program it runs is known only when it runs");
         }
-        if words.iter().any(|word| word.known().is_none()) {
-            self.reading.doubt(false, "it has expansions in it, which are known only when it runs");
+        if words.iter().any(|word| word.as_literal().is_none()) {
+            self.parsed.add_ambiguity(false, "it has expansions in it, which are known only when it runs");
         }
         self.top.push(words.clone());
-        take(self.reading, words, false, self.scripts)
+        add_command(self.parsed, words, false, self.scripts)
     }
 
     /// Arguments that stand behind a redirection: the grammar hangs them there, the shell gives them to the command.
-    fn stray_words(&self, command: Node<'a>) -> Vec<Word> {
+    fn stray_words(&self, command: Node<'a>) -> Vec<ShellWord> {
         let Some(parent) = command.parent().filter(|it| it.kind() == "redirected_statement") else { return Vec::new() };
         if parent.child_by_field_name("body") != Some(command) {
             return Vec::new();
@@ -463,7 +477,7 @@ impl<'a> Walk<'a> {
             };
             let mut inner = redirect.walk();
             let strays = redirect.children_by_field_name(field, &mut inner).skip(skip);
-            words.extend(strays.map(|it| Word::new(self.slice(it))));
+            words.extend(strays.map(|it| ShellWord::new(self.slice(it))));
         }
         words
     }
@@ -471,59 +485,60 @@ impl<'a> Walk<'a> {
     /// `export`, `declare`, `unset` and their like, which evaluate subscripts and change names.
     fn declaration(&mut self, node: Node<'a>) -> Result<(), String> {
         let mut cursor = node.walk();
-        let words: Vec<_> = node.children(&mut cursor).map(|child| Word::new(self.slice(child))).collect();
-        self.evaluates("a declaration", node);
+        let words: Vec<_> = node.children(&mut cursor).map(|child| ShellWord::new(self.slice(child))).collect();
+        self.note_evaluation("a declaration", node);
         self.top.push(words.clone());
-        take(self.reading, words, false, self.scripts)
+        add_command(self.parsed, words, false, self.scripts)
     }
 
     /// Something whose quoted text the shell evaluates once more. With a substitution in sight, a program may hide there.
-    fn evaluates(&mut self, what: &str, node: Node<'_>) {
+    fn note_evaluation(&mut self, what: &str, node: Node<'_>) {
         self.operator(node);
-        self.reading.doubt(self.subscripts, format!("it has {what} in it, which the shell evaluates when it runs"));
+        self.parsed
+            .add_ambiguity(self.subscripts, format!("it has {what} in it, which the shell evaluates when it runs"));
     }
 
     fn assignment(&mut self, node: Node<'a>) {
         self.operator(node);
         let name = node.child_by_field_name("name").map(|it| self.slice(it)).unwrap_or_default();
-        let hides = peel::steers_programs(name);
-        self.reading.doubt(hides, format!("it sets {name}, which can change what programs do"));
+        let hides = peel::is_dangerous_env_var(name);
+        self.parsed.add_ambiguity(hides, format!("it sets {name}, which can change what programs do"));
     }
 
     fn redirect(&mut self, node: Node<'a>) -> Result<(), String> {
         self.operator(node);
         let mut cursor = node.walk();
         let kinds: Vec<_> = node.children(&mut cursor).map(|it| it.kind()).collect();
-        let target = node.child_by_field_name("destination").map(|it| Word::new(self.slice(it)));
-        let known = target.as_ref().and_then(Word::known);
+        let target = node.child_by_field_name("destination").map(|it| ShellWord::new(self.slice(it)));
+        let known = target.as_ref().and_then(ShellWord::as_literal);
         let copies = kinds.iter().any(|kind| matches!(*kind, ">&" | "<&" | ">&-" | "<&-"));
         let number = |it: &str| it == "-" || it.chars().all(|it| it.is_ascii_digit());
         if known == Some("/dev/null") || (copies && (target.is_none() || known.is_some_and(number))) {
             return Ok(());
         }
         let known = known.map(str::to_owned);
-        if self.reading.writes.len() + self.reading.reads.len() >= MOST_COMMANDS {
-            return Err(format!("the command has more than {MOST_COMMANDS} redirections in it"));
+        if self.parsed.redirect_targets.len() + self.parsed.reads.len() >= MAX_COMMANDS {
+            return Err(format!("the command has more than {MAX_COMMANDS} redirections in it"));
         }
         // Every redirection but a plain `<` may open its file for writing, and `<>` for both.
         let reads = kinds.iter().any(|kind| kind.starts_with('<'));
         if reads {
-            self.reading.reads.push(known.clone());
+            self.parsed.reads.push(known.clone());
         }
         if let (true, Some(file)) = (kinds.contains(&"<"), &known) {
             if file.contains("/dev/") {
-                self.reading.doubt(false, "it reads a device, which can be the network");
+                self.parsed.add_ambiguity(false, "it reads a device, which can be the network");
             }
             return Ok(());
         }
-        self.reading.writes.push(known);
+        self.parsed.redirect_targets.push(known);
         Ok(())
     }
 
     fn substitution(&mut self, node: Node<'a>) {
         let text = self.slice(node);
         if text.starts_with('`') && text.contains('\\') {
-            self.reading.doubt(true, "it has backslashes between backticks, which are read twice");
+            self.parsed.add_ambiguity(true, "it has backslashes between backticks, which are read twice");
         }
         self.structure("a substitution", node);
     }
@@ -531,16 +546,16 @@ impl<'a> Walk<'a> {
     fn expansion(&mut self, node: Node<'a>) {
         // `${x@P}` runs what the variable holds.
         let hides = self.slice(node).contains('@');
-        self.reading.doubt(hides, "it has expansions in it, which are known only when it runs");
+        self.parsed.add_ambiguity(hides, "it has expansions in it, which are known only when it runs");
     }
 
     fn structure(&mut self, what: &str, node: Node<'_>) {
         self.operator(node);
-        self.reading.doubt(false, format!("it has {what} in it"));
+        self.parsed.add_ambiguity(false, format!("it has {what} in it"));
     }
 
     fn token(&mut self, node: Node<'_>) {
-        self.reading.background |= node.kind() == "&";
+        self.parsed.background |= node.kind() == "&";
         if matches!(node.kind(), "&&" | "||" | ";" | "|" | "|&" | "&" | ";;" | "\n" | "!") {
             self.operator(node);
         }
@@ -548,14 +563,14 @@ impl<'a> Walk<'a> {
 
     fn operator(&mut self, node: Node<'_>) {
         // The first is all that is ever told.
-        if self.reading.operators.is_empty() {
-            self.reading.operators.push(self.slice(node).chars().take(20).collect());
+        if self.parsed.operators.is_empty() {
+            self.parsed.operators.push(self.slice(node).chars().take(20).collect());
         }
     }
 }
 
 /// Whether this is the text of a here-document that the shell leaves as it is (`<<'EOF'`).
-fn quoted_here(node: Node<'_>, text: &str) -> bool {
+fn is_quoted_heredoc(node: Node<'_>, text: &str) -> bool {
     let body = if node.kind() == "heredoc_body" { Some(node) } else { node.parent() };
     let Some(redirect) = body.filter(|it| it.kind() == "heredoc_body").and_then(|it| it.parent()) else { return false };
     let mut cursor = redirect.walk();
@@ -569,13 +584,18 @@ mod tests {
 
     /// Every command found, one a line, then what was not understood (`!` where programs may hide).
     fn seen(command: &str) -> String {
-        let reading = match read(command) {
+        let reading = match parse_line(command) {
             Ok(reading) => reading,
             Err(why) => return why,
         };
-        let mut lines: Vec<_> = reading.commands.iter().map(Simple::written).collect();
-        lines.extend(reading.doubts.iter().map(|it| format!("{} {}", if it.hides { '!' } else { '?' }, it.why)));
-        lines.extend(reading.writes.iter().map(|it| format!("> {}", it.as_deref().unwrap_or("…"))));
+        let mut lines: Vec<_> = reading.commands.iter().map(SimpleCommand::source).collect();
+        lines.extend(
+            reading
+                .ambiguities
+                .iter()
+                .map(|it| format!("{} {}", if it.may_hide_programs { '!' } else { '?' }, it.reason)),
+        );
+        lines.extend(reading.redirect_targets.iter().map(|it| format!("> {}", it.as_deref().unwrap_or("…"))));
         lines.join("\n")
     }
 
@@ -652,12 +672,12 @@ mod tests {
             "qqa$'\\x71$'\\x71<<E\n\nE\n",
             "nsenter -t 1",
         ] {
-            assert!(read(command).is_ok_and(|it| it.hides()), "{command}: {}", seen(command));
+            assert!(parse_line(command).is_ok_and(|it| it.may_hide_programs()), "{command}: {}", seen(command));
         }
         for command in
             ["echo $HOME *.rs", "cat > f <<'EOF'\n$(x) `y`\nEOF", "for i in a; do echo $i; done", "[ -f x ] && ls"]
         {
-            assert!(read(command).is_ok_and(|it| !it.hides()), "{command}: {}", seen(command));
+            assert!(parse_line(command).is_ok_and(|it| !it.may_hide_programs()), "{command}: {}", seen(command));
         }
     }
 
@@ -665,10 +685,10 @@ mod tests {
     fn a_letter_behind_a_brace_is_a_letter() {
         for odd in ["\u{e9}", "\u{20ac}", "\u{10430}", "\u{10ffff}"] {
             for before in ["{", "{1", "{12..", "{1..23"] {
-                assert_eq!(read(&format!("echo {before}{odd}")).unwrap().commands.len(), 1, "{before}{odd}");
+                assert_eq!(parse_line(&format!("echo {before}{odd}")).unwrap().commands.len(), 1, "{before}{odd}");
             }
         }
-        assert_eq!(tame("a {1\u{e9} b {2..\u{20ac}} \u{e9}"), "a {1xx b {2..xxx} \u{e9}");
+        assert_eq!(mask_for_grammar("a {1\u{e9} b {2..\u{20ac}} \u{e9}"), "a {1xx b {2..xxx} \u{e9}");
         assert!(seen("cat <<{\u{e9}\n{\u{e4}\n'\n{\u{e9}\nrm x\n'").contains("rm x"));
     }
 

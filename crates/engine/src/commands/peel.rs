@@ -2,7 +2,7 @@
 
 use super::{
     lex,
-    parse::{Layer, Word},
+    parse::{CommandRole, ShellWord},
     read_only::printf_only_prints,
 };
 
@@ -10,19 +10,19 @@ use super::{
 #[derive(Default)]
 pub(super) struct Peeled {
     /// What part the command itself plays.
-    pub(super) layer: Layer,
+    pub(super) layer: CommandRole,
     /// Commands it runs: words, and whether more come at run time.
-    pub(super) inner: Vec<(Vec<Word>, bool)>,
+    pub(super) inner: Vec<(Vec<ShellWord>, bool)>,
     /// Scripts that it gives to a shell.
     pub(super) scripts: Vec<String>,
     /// What is not understood, and whether programs may hide there.
-    pub(super) doubts: Vec<(bool, String)>,
+    pub(super) ambiguities: Vec<(bool, String)>,
     /// Folders it goes to.
-    pub(super) moves: Vec<String>,
+    pub(super) cd_targets: Vec<String>,
 }
 
 #[allow(clippy::derivable_impls, reason = "a layer has no natural default outside this file")]
-impl Default for Layer {
+impl Default for CommandRole {
     fn default() -> Self {
         Self::Program
     }
@@ -31,7 +31,7 @@ impl Default for Layer {
 /// How a wrapper's own options are told from the command it runs.
 struct Wrapper {
     name: &'static str,
-    layer: Layer,
+    layer: CommandRole,
     /// Short options without a value.
     flags: &'static str,
     /// Short options with a value.
@@ -45,70 +45,70 @@ struct Wrapper {
     /// Whether `NAME=value` may stand before the command.
     assigns: bool,
     /// Whether more arguments come at run time.
-    open: bool,
+    has_runtime_args: bool,
 }
 
-const PLAIN: Wrapper = Wrapper {
+const PLAIN_WRAPPER: Wrapper = Wrapper {
     name: "",
-    layer: Layer::Wrapper,
+    layer: CommandRole::Wrapper,
     flags: "",
     values: "",
     long_flags: &[],
     long_values: &[],
     skip: 0,
     assigns: false,
-    open: false,
+    has_runtime_args: false,
 };
-const CARRIER: Wrapper = Wrapper { layer: Layer::Carrier, ..PLAIN };
+const LAUNCHER_WRAPPER: Wrapper = Wrapper { layer: CommandRole::Launcher, ..PLAIN_WRAPPER };
 
 #[rustfmt::skip]
 const WRAPPERS: &[Wrapper] = &[
-    Wrapper { name: "nohup", ..PLAIN },
-    Wrapper { name: "builtin", ..PLAIN },
-    Wrapper { name: "nice", values: "n", long_values: &["adjustment"], ..PLAIN },
-    Wrapper { name: "setsid", flags: "cfw", long_flags: &["ctty", "fork", "wait"], ..PLAIN },
-    Wrapper { name: "stdbuf", values: "ioe", long_values: &["input", "output", "error"], ..PLAIN },
+    Wrapper { name: "nohup", ..PLAIN_WRAPPER },
+    Wrapper { name: "builtin", ..PLAIN_WRAPPER },
+    Wrapper { name: "nice", values: "n", long_values: &["adjustment"], ..PLAIN_WRAPPER },
+    Wrapper { name: "setsid", flags: "cfw", long_flags: &["ctty", "fork", "wait"], ..PLAIN_WRAPPER },
+    Wrapper { name: "stdbuf", values: "ioe", long_values: &["input", "output", "error"], ..PLAIN_WRAPPER },
     Wrapper { name: "timeout", flags: "fpv", values: "ks", skip: 1,
-        long_flags: &["foreground", "preserve-status", "verbose"], long_values: &["kill-after", "signal"], ..PLAIN },
-    Wrapper { name: "time", flags: "p", assigns: true, ..PLAIN },
-    Wrapper { name: "ionice", flags: "t", values: "cn", long_flags: &["ignore"], long_values: &["class", "classdata"], ..PLAIN },
-    Wrapper { name: "taskset", flags: "c", skip: 1, long_flags: &["cpu-list"], ..PLAIN },
-    Wrapper { name: "command", flags: "p", ..PLAIN },
+        long_flags: &["foreground", "preserve-status", "verbose"], long_values: &["kill-after", "signal"], ..PLAIN_WRAPPER },
+    Wrapper { name: "time", flags: "p", assigns: true, ..PLAIN_WRAPPER },
+    Wrapper { name: "ionice", flags: "t", values: "cn", long_flags: &["ignore"], long_values: &["class", "classdata"], ..PLAIN_WRAPPER },
+    Wrapper { name: "taskset", flags: "c", skip: 1, long_flags: &["cpu-list"], ..PLAIN_WRAPPER },
+    Wrapper { name: "command", flags: "p", ..PLAIN_WRAPPER },
     Wrapper { name: "env", flags: "i0v", values: "uC", assigns: true,
         long_flags: &["ignore-environment", "null", "debug", "block-signal", "default-signal", "ignore-signal", "list-signal-handling"],
-        long_values: &["unset", "chdir"], ..CARRIER },
-    Wrapper { name: "exec", flags: "cl", values: "a", ..CARRIER },
-    Wrapper { name: "coproc", assigns: true, ..CARRIER },
-    Wrapper { name: "chrt", flags: "abdfiormRv", values: "TPD", skip: 1, ..CARRIER },
+        long_values: &["unset", "chdir"], ..LAUNCHER_WRAPPER },
+    Wrapper { name: "exec", flags: "cl", values: "a", ..LAUNCHER_WRAPPER },
+    Wrapper { name: "coproc", assigns: true, ..LAUNCHER_WRAPPER },
+    Wrapper { name: "chrt", flags: "abdfiormRv", values: "TPD", skip: 1, ..LAUNCHER_WRAPPER },
     Wrapper { name: "sudo", flags: "ABbEeHiKklNnPSsVv", values: "CcDghpRrTtUu", assigns: true,
         long_flags: &["askpass", "background", "bell", "edit", "login", "no-update", "non-interactive", "preserve-env", "preserve-groups", "reset-timestamp", "set-home", "shell", "stdin"],
-        long_values: &["close-from", "chdir", "group", "host", "prompt", "chroot", "role", "type", "command-timeout", "other-user", "user"], ..CARRIER },
-    Wrapper { name: "doas", flags: "Lns", values: "aCu", ..CARRIER },
-    Wrapper { name: "chroot", skip: 1, long_flags: &["skip-chdir", "userspec", "groups"], ..CARRIER },
-    Wrapper { name: "busybox", ..CARRIER },
-    Wrapper { name: "toybox", ..CARRIER },
-    Wrapper { name: "xargs", flags: "0oprtxeil", values: "adEILnPs", open: true,
+        long_values: &["close-from", "chdir", "group", "host", "prompt", "chroot", "role", "type", "command-timeout", "other-user", "user"], ..LAUNCHER_WRAPPER },
+    Wrapper { name: "doas", flags: "Lns", values: "aCu", ..LAUNCHER_WRAPPER },
+    Wrapper { name: "chroot", skip: 1, long_flags: &["skip-chdir", "userspec", "groups"], ..LAUNCHER_WRAPPER },
+    Wrapper { name: "busybox", ..LAUNCHER_WRAPPER },
+    Wrapper { name: "toybox", ..LAUNCHER_WRAPPER },
+    Wrapper { name: "xargs", flags: "0oprtxeil", values: "adEILnPs", has_runtime_args: true,
         long_flags: &["null", "interactive", "no-run-if-empty", "verbose", "exit", "open-tty", "show-limits", "replace", "eof", "max-lines"],
-        long_values: &["arg-file", "delimiter", "max-args", "max-procs", "max-chars", "process-slot-var"], ..CARRIER },
+        long_values: &["arg-file", "delimiter", "max-args", "max-procs", "max-chars", "process-slot-var"], ..LAUNCHER_WRAPPER },
     Wrapper { name: "unshare", flags: "cfimnprTuUC", values: "GRSw",
         long_flags: &["cgroup", "fork", "ipc", "map-auto", "map-current-user", "map-root-user", "mount", "mount-proc", "net", "pid", "keep-caps", "kill-child", "time", "user", "uts", "propagation"],
-        long_values: &["map-user", "map-group", "root", "setuid", "setgid", "wd"], ..CARRIER },
+        long_values: &["map-user", "map-group", "root", "setuid", "setgid", "wd"], ..LAUNCHER_WRAPPER },
     Wrapper { name: "nsenter", flags: "aCeFikmnprTuUw", values: "GStW",
         long_flags: &["all", "cgroup", "env", "follow-context", "ipc", "mount", "net", "no-fork", "pid", "preserve-credentials", "root", "time", "user", "uts", "wd"],
-        long_values: &["setgid", "setuid", "target"], ..CARRIER },
-    Wrapper { name: "strace", flags: "AcCdDfFhikKnqrTtvVwxyYzZ", values: "abeEIoOpPsSuUX", ..CARRIER },
-    Wrapper { name: "ltrace", flags: "bcCfhiLnrStTVw", values: "aADeFlnopsux", ..CARRIER },
+        long_values: &["setgid", "setuid", "target"], ..LAUNCHER_WRAPPER },
+    Wrapper { name: "strace", flags: "AcCdDfFhikKnqrTtvVwxyYzZ", values: "abeEIoOpPsSuUX", ..LAUNCHER_WRAPPER },
+    Wrapper { name: "ltrace", flags: "bcCfhiLnrStTVw", values: "aADeFlnopsux", ..LAUNCHER_WRAPPER },
 ];
 
-const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
+const SHELL_PROGRAMS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
 
 /// Builtins after which a name may run something else, or that run text nobody sees.
-const CHANGES_NAMES: &[&str] = &[
+const NAME_CHANGING_BUILTINS: &[&str] = &[
     "alias", "hash", "enable", "source", ".", "shopt", "bind", "complete", "compgen", "fc", "unalias", "unset", "set",
 ];
 
 /// Builtins that evaluate a subscript or arithmetic inside their arguments, even quoted ones.
-const EVALUATES: &[&str] = &[
+const EVALUATING_BUILTINS: &[&str] = &[
     "test",
     "[",
     "read",
@@ -130,7 +130,7 @@ pub(crate) fn base_name(program: &str) -> &str {
 }
 
 /// Whether setting this variable can make a program run or load something.
-pub(super) fn steers_programs(name: &str) -> bool {
+pub(super) fn is_dangerous_env_var(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "PATH",
         "BASH_ENV",
@@ -201,37 +201,37 @@ pub(super) fn steers_programs(name: &str) -> bool {
 }
 
 /// What a command runs in turn. `open` says that more arguments come at run time.
-pub(super) fn peel(words: &[Word], open: bool) -> Peeled {
+pub(super) fn peel(words: &[ShellWord], open: bool) -> Peeled {
     let mut peeled = Peeled::default();
-    let Some(program) = words.first().and_then(Word::known) else { return peeled };
+    let Some(program) = words.first().and_then(ShellWord::as_literal) else { return peeled };
     let name = base_name(program);
     let rest = &words[1..];
     // A word of the grammar that was taken for a program: the line means something else. `time` is known well enough.
     if name == program && name != "time" && lex::is_keyword(name) {
-        peeled.doubts.push((true, format!("`{name}` stands where a program is expected")));
+        peeled.ambiguities.push((true, format!("`{name}` stands where a program is expected")));
     }
     match name {
-        "cd" | "pushd" => peeled.moves.extend(rest.iter().filter_map(Word::known).map(str::to_owned)),
-        "eval" => script(&mut peeled, rest, open, "eval"),
+        "cd" | "pushd" => peeled.cd_targets.extend(rest.iter().filter_map(ShellWord::as_literal).map(str::to_owned)),
+        "eval" => add_script(&mut peeled, rest, open, "eval"),
         "trap" => {
-            peeled.doubts.push((false, "it sets a trap, which runs later".into()));
-            script(&mut peeled, rest.get(..1).unwrap_or_default(), open, "trap");
+            peeled.ambiguities.push((false, "it sets a trap, which runs later".into()));
+            add_script(&mut peeled, rest.get(..1).unwrap_or_default(), open, "trap");
         }
-        "find" | "gfind" => found(&mut peeled, rest),
-        "watch" => watched(&mut peeled, rest, open),
-        "script" => option_c(&mut peeled, rest),
-        "flock" => locked(&mut peeled, rest, open),
-        "parallel" => paralleled(&mut peeled, rest),
-        "printf" if sets_variable(rest) => evaluated(&mut peeled, rest, name),
-        _ if SHELLS.contains(&name) => shell(&mut peeled, rest, open),
-        _ if EVALUATES.contains(&name) => evaluated(&mut peeled, rest, name),
-        _ if CHANGES_NAMES.contains(&name) => {
+        "find" | "gfind" => peel_find_exec(&mut peeled, rest),
+        "watch" => peel_watch(&mut peeled, rest, open),
+        "script" => peel_script_option(&mut peeled, rest),
+        "flock" => peel_flock(&mut peeled, rest, open),
+        "parallel" => peel_parallel(&mut peeled, rest),
+        "printf" if sets_variable(rest) => peel_eval(&mut peeled, rest, name),
+        _ if SHELL_PROGRAMS.contains(&name) => peel_shell(&mut peeled, rest, open),
+        _ if EVALUATING_BUILTINS.contains(&name) => peel_eval(&mut peeled, rest, name),
+        _ if NAME_CHANGING_BUILTINS.contains(&name) => {
             let why = format!("it uses `{name}`, which can change what a name runs");
-            peeled.doubts.push((name != "set" && name != "unset", why));
+            peeled.ambiguities.push((name != "set" && name != "unset", why));
         }
         _ => {
             if let Some(wrapper) = WRAPPERS.iter().find(|it| it.name == name) {
-                wrapped(&mut peeled, wrapper, rest, open);
+                peel_wrapper(&mut peeled, wrapper, rest, open);
             }
         }
     }
@@ -239,37 +239,37 @@ pub(super) fn peel(words: &[Word], open: bool) -> Peeled {
 }
 
 /// Text that a shell reads once more, made of these words.
-fn script(peeled: &mut Peeled, words: &[Word], open: bool, who: &str) {
-    peeled.layer = Layer::Carrier;
-    let known: Option<Vec<_>> = words.iter().map(Word::known).collect();
+fn add_script(peeled: &mut Peeled, words: &[ShellWord], open: bool, who: &str) {
+    peeled.layer = CommandRole::Launcher;
+    let known: Option<Vec<_>> = words.iter().map(ShellWord::as_literal).collect();
     match known {
         Some(words) if !open => peeled.scripts.push(words.join(" ")),
-        _ => peeled.doubts.push((true, format!("what `{who}` runs is known only when it runs"))),
+        _ => peeled.ambiguities.push((true, format!("what `{who}` runs is known only when it runs"))),
     }
 }
 
 /// Whether `printf` may set a variable: `-v NAME`, or `%n` in its format. A format that is made at run time may.
-fn sets_variable(rest: &[Word]) -> bool {
-    let words: Vec<_> = rest.iter().map(|word| word.known().unwrap_or("%n")).collect();
+fn sets_variable(rest: &[ShellWord]) -> bool {
+    let words: Vec<_> = rest.iter().map(|word| word.as_literal().unwrap_or("%n")).collect();
     !words.is_empty() && !printf_only_prints(&words)
 }
 
-fn evaluated(peeled: &mut Peeled, rest: &[Word], name: &str) {
+fn peel_eval(peeled: &mut Peeled, rest: &[ShellWord], name: &str) {
     let runs = |word: &str| word.contains("$(") || word.contains('`') || word.contains("<(");
-    let hides = rest.iter().filter_map(Word::known).any(runs);
+    let hides = rest.iter().filter_map(ShellWord::as_literal).any(runs);
     let steers = rest.iter().any(|word| {
-        let (Word::Literal(text) | Word::Opaque(text)) = word;
-        steers_programs(text.split(['=', '+']).next().unwrap_or_default())
+        let (ShellWord::Literal(text) | ShellWord::Opaque(text)) = word;
+        is_dangerous_env_var(text.split(['=', '+']).next().unwrap_or_default())
     });
-    peeled.doubts.push((hides || steers, format!("it uses `{name}`, which evaluates its arguments")));
+    peeled.ambiguities.push((hides || steers, format!("it uses `{name}`, which evaluates its arguments")));
 }
 
 /// `sh -c text`, also in clusters (`bash -xec`).
-fn shell(peeled: &mut Peeled, rest: &[Word], open: bool) {
-    peeled.layer = Layer::Carrier;
+fn peel_shell(peeled: &mut Peeled, rest: &[ShellWord], open: bool) {
+    peeled.layer = CommandRole::Launcher;
     let (mut at, mut command) = (0, false);
     while let Some(word) = rest.get(at) {
-        let Some(text) = word.known() else { break };
+        let Some(text) = word.as_literal() else { break };
         match text {
             "--" | "-" => {
                 at += 1;
@@ -287,28 +287,30 @@ fn shell(peeled: &mut Peeled, rest: &[Word], open: bool) {
         at += 1;
     }
     match rest.get(at) {
-        Some(Word::Literal(text)) if command => peeled.scripts.push(text.clone()),
-        Some(Word::Literal(_)) if !command => peeled.layer = Layer::Program,
-        None if !command && !open => peeled.doubts.push((true, "a shell reads commands that cannot be seen".into())),
-        _ => peeled.doubts.push((true, "what a shell runs is known only when it runs".into())),
+        Some(ShellWord::Literal(text)) if command => peeled.scripts.push(text.clone()),
+        Some(ShellWord::Literal(_)) if !command => peeled.layer = CommandRole::Program,
+        None if !command && !open => {
+            peeled.ambiguities.push((true, "a shell reads commands that cannot be seen".into()))
+        }
+        _ => peeled.ambiguities.push((true, "what a shell runs is known only when it runs".into())),
     }
 }
 
 /// `find … -exec command {} \;`
-fn found(peeled: &mut Peeled, rest: &[Word]) {
-    let starts = |word: &Word| matches!(word.known(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
+fn peel_find_exec(peeled: &mut Peeled, rest: &[ShellWord]) {
+    let starts = |word: &ShellWord| matches!(word.as_literal(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
     let mut at = 0;
     while let Some(start) = rest[at..].iter().position(starts).map(|it| at + it + 1) {
-        let ends = |word: &Word| matches!(word.known(), Some(";" | "+"));
+        let ends = |word: &ShellWord| matches!(word.as_literal(), Some(";" | "+"));
         let end = rest[start..].iter().position(ends).map_or(rest.len(), |it| start + it);
-        peeled.layer = Layer::Carrier;
+        peeled.layer = CommandRole::Launcher;
         peeled.inner.push((rest[start..end].to_vec(), true));
         at = end;
     }
 }
 
 /// `watch command …`, which gives all words to a shell, or with `-x` to none.
-fn watched(peeled: &mut Peeled, rest: &[Word], open: bool) {
+fn peel_watch(peeled: &mut Peeled, rest: &[ShellWord], open: bool) {
     let options = Wrapper {
         name: "watch",
         flags: "bcCdeghprtwx",
@@ -327,141 +329,145 @@ fn watched(peeled: &mut Peeled, rest: &[Word], open: bool) {
             "exec",
         ],
         long_values: &["interval", "equexit"],
-        ..CARRIER
+        ..LAUNCHER_WRAPPER
     };
-    let at = past_options(peeled, &options, rest);
-    let direct = rest[..at].iter().filter_map(Word::known).any(|it| it == "-x" || it == "--exec");
+    let at = skip_options(peeled, &options, rest);
+    let direct = rest[..at].iter().filter_map(ShellWord::as_literal).any(|it| it == "-x" || it == "--exec");
     if direct {
         peeled.inner.push((rest[at..].to_vec(), open));
-        peeled.layer = Layer::Carrier;
+        peeled.layer = CommandRole::Launcher;
     } else {
-        script(peeled, &rest[at..], open, "watch");
+        add_script(peeled, &rest[at..], open, "watch");
     }
 }
 
 /// `script -c text file`.
-fn option_c(peeled: &mut Peeled, rest: &[Word]) {
+fn peel_script_option(peeled: &mut Peeled, rest: &[ShellWord]) {
     let mut words = rest.iter();
     while let Some(word) = words.next() {
-        let Some(text) = word.known() else { break };
+        let Some(text) = word.as_literal() else { break };
         let cluster = text.starts_with('-') && !text.starts_with("--");
         if let Some(value) = text.strip_prefix("--command=") {
-            return script(peeled, &[Word::Literal(value.to_owned())], false, "script");
+            return add_script(peeled, &[ShellWord::Literal(value.to_owned())], false, "script");
         }
         if text == "--command" || (cluster && text.ends_with('c')) {
-            return script(peeled, words.next().map(std::slice::from_ref).unwrap_or_default(), false, "script");
+            return add_script(peeled, words.next().map(std::slice::from_ref).unwrap_or_default(), false, "script");
         }
         if let (true, Some((_, value))) = (cluster, text.split_once('c')) {
-            return script(peeled, &[Word::Literal(value.to_owned())], false, "script");
+            return add_script(peeled, &[ShellWord::Literal(value.to_owned())], false, "script");
         }
     }
-    peeled.layer = Layer::Carrier;
-    peeled.doubts.push((true, "a shell reads commands that cannot be seen".into()));
+    peeled.layer = CommandRole::Launcher;
+    peeled.ambiguities.push((true, "a shell reads commands that cannot be seen".into()));
 }
 
 /// `flock file command …` and `flock file -c text`.
-fn locked(peeled: &mut Peeled, rest: &[Word], open: bool) {
+fn peel_flock(peeled: &mut Peeled, rest: &[ShellWord], open: bool) {
     let options = Wrapper {
         name: "flock",
         flags: "sxenuoFv",
         values: "wE",
         long_flags: &["shared", "exclusive", "nonblock", "unlock", "close", "no-fork", "verbose"],
         long_values: &["timeout", "wait", "conflict-exit-code"],
-        ..CARRIER
+        ..LAUNCHER_WRAPPER
     };
-    let at = past_options(peeled, &options, rest) + 1;
-    peeled.layer = Layer::Carrier;
-    match rest.get(at).and_then(Word::known) {
-        Some("-c" | "--command") => script(peeled, rest.get(at + 1..at + 2).unwrap_or_default(), open, "flock"),
+    let at = skip_options(peeled, &options, rest) + 1;
+    peeled.layer = CommandRole::Launcher;
+    match rest.get(at).and_then(ShellWord::as_literal) {
+        Some("-c" | "--command") => add_script(peeled, rest.get(at + 1..at + 2).unwrap_or_default(), open, "flock"),
         _ => peeled.inner.extend(rest.get(at..).filter(|it| !it.is_empty()).map(|it| (it.to_vec(), open))),
     }
 }
 
 /// `parallel command ::: arguments`: its options are too many to know, so it is never clear.
-fn paralleled(peeled: &mut Peeled, rest: &[Word]) {
-    peeled.layer = Layer::Carrier;
-    peeled.doubts.push((true, "what `parallel` runs is known only when it runs".into()));
-    let end = rest.iter().position(|it| it.known().is_some_and(|it| it.starts_with(":::"))).unwrap_or(rest.len());
-    let start = rest.iter().position(|it| it.known().is_none_or(|it| !it.starts_with('-'))).unwrap_or(end);
+fn peel_parallel(peeled: &mut Peeled, rest: &[ShellWord]) {
+    peeled.layer = CommandRole::Launcher;
+    peeled.ambiguities.push((true, "what `parallel` runs is known only when it runs".into()));
+    let end = rest.iter().position(|it| it.as_literal().is_some_and(|it| it.starts_with(":::"))).unwrap_or(rest.len());
+    let start = rest.iter().position(|it| it.as_literal().is_none_or(|it| !it.starts_with('-'))).unwrap_or(end);
     match rest.get(start..end) {
-        Some([Word::Literal(text)]) if text.contains(' ') => peeled.scripts.push(text.clone()),
+        Some([ShellWord::Literal(text)]) if text.contains(' ') => peeled.scripts.push(text.clone()),
         Some(words) if !words.is_empty() => peeled.inner.push((words.to_vec(), true)),
         _ => {}
     }
 }
 
 /// A wrapper of the table.
-fn wrapped(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[Word], open: bool) {
+fn peel_wrapper(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[ShellWord], open: bool) {
     let mut rest = rest.to_vec();
     if wrapper.name == "env" {
         split_string(peeled, &mut rest);
     }
     // `command -v name` looks only.
-    if wrapper.name == "command" && rest.first().and_then(Word::known).is_some_and(|it| it == "-v" || it == "-V") {
+    if wrapper.name == "command"
+        && rest.first().and_then(ShellWord::as_literal).is_some_and(|it| it == "-v" || it == "-V")
+    {
         return;
     }
-    let at = past_options(peeled, wrapper, &rest) + wrapper.skip;
+    let at = skip_options(peeled, wrapper, &rest) + wrapper.skip;
     let Some(mut inner) = rest.get(at..) else { return };
     let given = rest[..at.min(rest.len())].len();
-    while let [Word::Literal(first), others @ ..] = inner
+    while let [ShellWord::Literal(first), others @ ..] = inner
         && wrapper.assigns
         && first.contains('=')
     {
         let name = first.split('=').next().unwrap_or_default();
-        peeled.doubts.push((steers_programs(name), format!("it sets {name}, which can change what programs do")));
+        peeled
+            .ambiguities
+            .push((is_dangerous_env_var(name), format!("it sets {name}, which can change what programs do")));
         inner = others;
     }
     // `env command` alone adds nothing; with options it changes where or with what the command runs.
-    peeled.layer = if wrapper.name == "env" && given == 0 { Layer::Wrapper } else { wrapper.layer };
+    peeled.layer = if wrapper.name == "env" && given == 0 { CommandRole::Wrapper } else { wrapper.layer };
     match inner.first() {
         None => match wrapper.name {
             "sudo" | "unshare" | "nsenter" | "chroot" if !open => {
-                peeled.doubts.push((true, "a shell reads commands that cannot be seen".into()));
+                peeled.ambiguities.push((true, "a shell reads commands that cannot be seen".into()));
             }
-            _ if open => peeled.doubts.push((true, "the program it runs is known only when it runs".into())),
-            _ => peeled.layer = Layer::Program,
+            _ if open => peeled.ambiguities.push((true, "the program it runs is known only when it runs".into())),
+            _ => peeled.layer = CommandRole::Program,
         },
         Some(first) => {
-            if first.known().is_none() {
-                peeled.doubts.push((true, "the program it runs is known only when it runs".into()));
+            if first.as_literal().is_none() {
+                peeled.ambiguities.push((true, "the program it runs is known only when it runs".into()));
             }
-            peeled.inner.push((inner.to_vec(), open || wrapper.open));
+            peeled.inner.push((inner.to_vec(), open || wrapper.has_runtime_args));
         }
     }
 }
 
 /// `env -S 'a b'` is `env a b`.
-fn split_string(peeled: &mut Peeled, rest: &mut Vec<Word>) {
+fn split_string(peeled: &mut Peeled, rest: &mut Vec<ShellWord>) {
     for at in 0..rest.len() {
-        let Some(text) = rest[at].known() else { return };
+        let Some(text) = rest[at].as_literal() else { return };
         let (value, used) = match text.strip_prefix("--split-string=") {
             Some(value) => (Some(value.to_owned()), 1),
-            None if text == "-S" || text == "--split-string" || cluster_to_s(text) => {
-                (rest.get(at + 1).and_then(Word::known).map(str::to_owned), 2)
+            None if text == "-S" || text == "--split-string" || ends_in_split_option(text) => {
+                (rest.get(at + 1).and_then(ShellWord::as_literal).map(str::to_owned), 2)
             }
             None if text.starts_with("-S") => (Some(text[2..].to_owned()), 1),
             None if text.starts_with('-') => continue,
             None => return,
         };
-        match value.as_deref().and_then(lex::commands) {
+        match value.as_deref().and_then(lex::plain_commands) {
             Some(commands) if commands.len() == 1 => {
-                rest.splice(at..(at + used).min(rest.len()), commands.into_iter().flatten().map(Word::Literal));
+                rest.splice(at..(at + used).min(rest.len()), commands.into_iter().flatten().map(ShellWord::Literal));
             }
-            _ => peeled.doubts.push((true, "what `env -S` runs is not a plain command".into())),
+            _ => peeled.ambiguities.push((true, "what `env -S` runs is not a plain command".into())),
         }
         return;
     }
 }
 
 /// `-iS`, `-vS`: a cluster that ends in the option.
-fn cluster_to_s(text: &str) -> bool {
+fn ends_in_split_option(text: &str) -> bool {
     text.len() > 2 && text.starts_with('-') && !text.starts_with("--") && text.ends_with('S')
 }
 
 /// Where the options of a wrapper end. An option that is not known makes the rest uncertain.
-fn past_options(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[Word]) -> usize {
+fn skip_options(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[ShellWord]) -> usize {
     let mut at = 0;
-    while let Some(text) = rest.get(at).and_then(Word::known) {
+    while let Some(text) = rest.get(at).and_then(ShellWord::as_literal) {
         if text == "--" {
             return at + 1;
         }
@@ -474,7 +480,7 @@ fn past_options(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[Word]) -> usize 
             None => short_options(wrapper, &text[1..]),
         };
         if used.is_none() {
-            peeled.doubts.push((true, format!("the option {text} of `{}` is not known", wrapper.name)));
+            peeled.ambiguities.push((true, format!("the option {text} of `{}` is not known", wrapper.name)));
         }
         at += used.unwrap_or(1);
     }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{lex, only_looks, parse::Simple, read, show_command};
+use super::{display_command, is_read_only_command, lex, parse::SimpleCommand, parse_line};
 
 fn any_line() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
@@ -45,9 +45,9 @@ proptest! {
 
     #[test]
     fn reading_never_falls_over(line in any_line()) {
-        if let Ok(reading) = read(&line) {
-            _ = show_command(&line, Some(&reading));
-            _ = reading.commands.iter().map(only_looks).count();
+        if let Ok(reading) = parse_line(&line) {
+            _ = display_command(&line, Some(&reading));
+            _ = reading.commands.iter().map(is_read_only_command).count();
         }
     }
 
@@ -55,9 +55,9 @@ proptest! {
     fn what_is_quoted_is_read_back(program in "[a-z]{3,8}x", mut words in prop::collection::vec(any_word(), 0..6)) {
         words.insert(0, program);
         let line = lex::quote(words.iter().map(String::as_str));
-        let reading = read(&line).unwrap();
-        let found: Vec<_> = reading.commands.iter().map(Simple::argv).collect();
+        let reading = parse_line(&line).unwrap();
+        let found: Vec<_> = reading.commands.iter().map(SimpleCommand::argv).collect();
         prop_assert_eq!(found, vec![Some(words.iter().map(String::as_str).collect::<Vec<_>>())]);
-        prop_assert!(reading.is_clear(), "{:?}", reading.doubts);
+        prop_assert!(reading.is_fully_understood(), "{:?}", reading.ambiguities);
     }
 }

@@ -2,19 +2,20 @@
 
 use helve_contract::invisible;
 
-use super::parse::{Reading, Simple};
+use super::parse::{ParsedCommandLine, SimpleCommand};
 
 /// Spaces, tabs or line breaks in a row beyond this are counted, not shown: they would push the rest out of sight.
 const MAX_BLANKS: usize = 16;
 
 /// The whole command with nothing invisible in it, and every command found in it.
-pub(crate) fn show_command(command: &str, reading: Option<&Reading>) -> (String, Vec<String>) {
-    let commands = reading.map(|it| it.commands.iter().map(Simple::written).map(|it| visible(&it)).collect());
-    (visible(command), commands.unwrap_or_default())
+pub(crate) fn display_command(command: &str, reading: Option<&ParsedCommandLine>) -> (String, Vec<String>) {
+    let commands =
+        reading.map(|it| it.commands.iter().map(SimpleCommand::source).map(|it| escape_invisible(&it)).collect());
+    (escape_invisible(command), commands.unwrap_or_default())
 }
 
 /// Text with nothing in it that hides, reorders or erases. Nothing is left out.
-pub(crate) fn visible(text: &str) -> String {
+pub(crate) fn escape_invisible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
@@ -27,7 +28,7 @@ pub(crate) fn visible(text: &str) -> String {
         match next {
             ' ' if count > MAX_BLANKS => shown.push_str(&format!("⟨{count} spaces⟩")),
             '\t' if count > MAX_BLANKS => shown.push_str(&format!("⟨{count} tabs⟩")),
-            _ => rest[..run].chars().for_each(|it| push_visible(&mut shown, it)),
+            _ => rest[..run].chars().for_each(|it| push_escaped(&mut shown, it)),
         }
         rest = &rest[run..];
     }
@@ -47,7 +48,7 @@ fn push_lines<'a>(shown: &mut String, text: &'a str) -> &'a str {
     &text[1..]
 }
 
-fn push_visible(shown: &mut String, it: char) {
+fn push_escaped(shown: &mut String, it: char) {
     match it {
         '\n' | ' ' => shown.push(it),
         '\t' => shown.push_str("\\t"),
@@ -63,7 +64,7 @@ fn push_visible(shown: &mut String, it: char) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::read;
+    use crate::commands::parse_line;
 
     #[test]
     fn nothing_stays_hidden() {
@@ -76,20 +77,20 @@ mod tests {
             ("grün 雪", "grün 雪"),
         ];
         for (text, shown) in cases {
-            assert_eq!(visible(text), shown);
+            assert_eq!(escape_invisible(text), shown);
         }
-        assert_eq!(visible(&format!("ls{}; rm x", " ".repeat(50))), "ls⟨50 spaces⟩; rm x");
-        assert_eq!(visible(&format!("ls{}; rm x", "\t".repeat(50))), "ls⟨50 tabs⟩; rm x");
-        assert_eq!(visible(&format!("ls;{}rm x", "\n".repeat(50))), "ls;⟨50 line breaks⟩\nrm x");
-        assert_eq!(visible(&format!("ls;{}  rm x", " \n\t\n".repeat(25))), "ls; ⟨50 line breaks⟩\n  rm x");
-        assert_eq!(visible("a\n\n  b\n"), "a\n\n  b\n");
+        assert_eq!(escape_invisible(&format!("ls{}; rm x", " ".repeat(50))), "ls⟨50 spaces⟩; rm x");
+        assert_eq!(escape_invisible(&format!("ls{}; rm x", "\t".repeat(50))), "ls⟨50 tabs⟩; rm x");
+        assert_eq!(escape_invisible(&format!("ls;{}rm x", "\n".repeat(50))), "ls;⟨50 line breaks⟩\nrm x");
+        assert_eq!(escape_invisible(&format!("ls;{}  rm x", " \n\t\n".repeat(25))), "ls; ⟨50 line breaks⟩\n  rm x");
+        assert_eq!(escape_invisible("a\n\n  b\n"), "a\n\n  b\n");
     }
 
     #[test]
     fn the_commands_are_decoded() {
         let command = "timeout 5 t''ouch $'\\x50WN' && echo $x";
-        let reading = read(command).unwrap();
-        let (text, commands) = show_command(command, Some(&reading));
+        let reading = parse_line(command).unwrap();
+        let (text, commands) = display_command(command, Some(&reading));
         assert_eq!(text, command);
         assert_eq!(commands, ["timeout 5 touch PWN", "touch PWN", "echo $x"]);
     }
@@ -97,6 +98,6 @@ mod tests {
     #[test]
     fn nothing_is_left_out_however_long() {
         let text = format!("a{}z", "x".repeat(30_000));
-        assert_eq!(visible(&text), text);
+        assert_eq!(escape_invisible(&text), text);
     }
 }

@@ -13,54 +13,54 @@ use helve_contract::events::{EventRecord, EventsRecovered};
 use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 
-use super::{Head, When, now};
+use super::{EventContext, WritePolicy, timestamp_now};
 
 /// How far back the last line is looked for before the whole file is read.
-pub(super) const TAIL: u64 = 256 << 10;
+pub(super) const TAIL_BYTES: u64 = 256 << 10;
 /// A number above this was planted: nobody counts that far, and readers of JSON no longer tell it from the next one.
-pub(super) const HIGHEST: u64 = 1 << 53;
+pub(super) const MAX_SEQ: u64 = 1 << 53;
 
 /// A file of events of one run, among those of others perhaps.
-pub(super) struct Log {
+pub(super) struct EventFile {
     file: File,
     run: String,
     /// Bytes of the file that are known: up to here, `seq` is the number of the run's last event.
-    known: u64,
+    scanned: u64,
     seq: u64,
     /// The time of what was written last.
     time: String,
     /// Events that are written with the next one.
-    waiting: Vec<EventRecord>,
+    batched: Vec<EventRecord>,
     /// Whether ends of calls wait, too.
-    gathering: bool,
+    batching: bool,
     /// Events that the disk did not take, oldest first.
-    held: VecDeque<EventRecord>,
+    unwritten: VecDeque<EventRecord>,
     /// Their size, about.
-    held_bytes: usize,
+    unwritten_bytes: usize,
     /// How many there was no room for.
     dropped: u64,
 }
 
 /// How many events wait at most.
-const GATHERED: usize = 64;
+const MAX_BATCHED: usize = 64;
 /// What is held at most.
-const HELD: (usize, usize) = (1000, 8 << 20);
+const MAX_UNWRITTEN: (usize, usize) = (1000, 8 << 20);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Numbered {
+pub(super) struct SeqLine {
     pub(super) seq: u64,
     pub(super) run_id: Option<String>,
 }
 
-impl Numbered {
+impl SeqLine {
     /// Whether the line belongs to a stream and has a number that is not planted.
     pub(super) fn is_of(&self, run: &str) -> bool {
-        self.run_id.as_deref().is_none_or(|it| it == run) && self.seq < HIGHEST
+        self.run_id.as_deref().is_none_or(|it| it == run) && self.seq < MAX_SEQ
     }
 }
 
-impl Log {
+impl EventFile {
     /// Opens the file, puts a torn end right, and finds the last number.
     pub(super) fn open(path: &Path, run: &str) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
@@ -70,16 +70,16 @@ impl Log {
         let mut log = Self {
             file,
             run: run.to_owned(),
-            known: 0,
+            scanned: 0,
             seq: 0,
             time: String::new(),
-            waiting: Vec::new(),
-            gathering: false,
-            held: VecDeque::new(),
-            held_bytes: 0,
+            batched: Vec::new(),
+            batching: false,
+            unwritten: VecDeque::new(),
+            unwritten_bytes: 0,
             dropped: 0,
         };
-        log.locked(Self::catch_up)?;
+        log.with_lock(Self::catch_up)?;
         Ok(log)
     }
 
@@ -90,85 +90,85 @@ impl Log {
 
     /// Takes an event and writes it with the next number, after those that wait or are held; or lets it wait. What cannot be
     /// written is held, and the error says so.
-    pub(super) fn take(&mut self, head: &Head, event: EventRecord, when: When) -> io::Result<()> {
-        self.waiting.push(event);
+    pub(super) fn take(&mut self, head: &EventContext, event: EventRecord, when: WritePolicy) -> io::Result<()> {
+        self.batched.push(event);
         let waits = match when {
-            When::Now => false,
-            When::WithNext => true,
-            When::Gathered => self.gathering && self.waiting.len() < GATHERED,
+            WritePolicy::Immediate => false,
+            WritePolicy::WithNext => true,
+            WritePolicy::Batched => self.batching && self.batched.len() < MAX_BATCHED,
         };
-        if waits { Ok(()) } else { self.settle(head) }
+        if waits { Ok(()) } else { self.flush(head) }
     }
 
     /// Ends of calls may wait from now on, or no longer.
-    pub(super) fn gather(&mut self, gathering: bool) {
-        self.gathering = gathering;
+    pub(super) fn set_batching(&mut self, gathering: bool) {
+        self.batching = gathering;
     }
 
     /// Writes the events that wait, after those that are held.
-    pub(super) fn settle(&mut self, head: &Head) -> io::Result<()> {
-        if self.waiting.is_empty() && self.held.is_empty() {
+    pub(super) fn flush(&mut self, head: &EventContext) -> io::Result<()> {
+        if self.batched.is_empty() && self.unwritten.is_empty() {
             return Ok(());
         }
-        let mut events = std::mem::take(&mut self.waiting);
-        let done = self.locked(|log| {
+        let mut events = std::mem::take(&mut self.batched);
+        let done = self.with_lock(|log| {
             log.catch_up()?;
-            log.release(head)?;
-            log.put(&mut events)
+            log.write_unwritten(head)?;
+            log.write_events(&mut events)
         });
         done.map_err(|error| {
             for event in events {
-                self.hold(event);
+                self.buffer_unwritten(event);
             }
             let lost = if self.dropped > 0 { format!(", and {} are lost", self.dropped) } else { String::new() };
-            io::Error::new(error.kind(), format!("{error}; {} events wait to be written{lost}", self.held.len()))
+            io::Error::new(error.kind(), format!("{error}; {} events wait to be written{lost}", self.unwritten.len()))
         })
     }
 
-    /// Writes events at once, all or none. Unlike [`Log::take`] it keeps nothing that the disk did not take.
+    /// Writes events at once, all or none. Unlike [`EventFile::take`] it keeps nothing that the disk did not take.
     pub(super) fn append(&mut self, events: &mut [EventRecord]) -> io::Result<u64> {
-        self.locked(|log| {
+        self.with_lock(|log| {
             log.catch_up()?;
-            log.put(events)
+            log.write_events(events)
         })?;
         Ok(self.seq)
     }
 
     /// Keeps an event until the disk takes it.
-    fn hold(&mut self, mut event: EventRecord) {
-        event.unknown.insert("heldSince".to_owned(), now().into());
+    fn buffer_unwritten(&mut self, mut event: EventRecord) {
+        event.unknown.insert("heldSince".to_owned(), timestamp_now().into());
         let size = event.append_data(Vec::new()).len();
-        if self.held.len() < HELD.0 && self.held_bytes + size <= HELD.1 {
-            self.held_bytes += size;
-            self.held.push_back(event);
+        if self.unwritten.len() < MAX_UNWRITTEN.0 && self.unwritten_bytes + size <= MAX_UNWRITTEN.1 {
+            self.unwritten_bytes += size;
+            self.unwritten.push_back(event);
         } else {
             self.dropped += 1;
         }
     }
 
     /// Writes what is held, and then that something was.
-    fn release(&mut self, head: &Head) -> io::Result<()> {
-        let count = self.held.len();
+    fn write_unwritten(&mut self, head: &EventContext) -> io::Result<()> {
+        let count = self.unwritten.len();
         if count == 0 {
             return Ok(());
         }
-        while let Some(mut event) = self.held.pop_front() {
-            if let Err(error) = self.put(std::slice::from_mut(&mut event)) {
-                self.held.push_front(event);
+        while let Some(mut event) = self.unwritten.pop_front() {
+            if let Err(error) = self.write_events(std::slice::from_mut(&mut event)) {
+                self.unwritten.push_front(event);
                 return Err(error);
             }
         }
         let recovered = EventsRecovered { held: count as u64, lost: self.dropped };
         // The disk took the others; without this one nothing is missing.
-        _ = self.put(&mut [head.pending(recovered.into())?]);
-        (self.held_bytes, self.dropped) = (0, 0);
+        _ = self.write_events(&mut [head.pending(recovered.into())?]);
+        (self.unwritten_bytes, self.dropped) = (0, 0);
         Ok(())
     }
 
     /// Writes events in one go, each in a line, and gives them their numbers and their time.
-    fn put(&mut self, events: &mut [EventRecord]) -> io::Result<()> {
+    fn write_events(&mut self, events: &mut [EventRecord]) -> io::Result<()> {
         // The time is taken under the lock, so that it never runs against the numbers.
-        let (time, mut lines, mut seq) = (now(), Vec::with_capacity(1024), self.seq);
+        let (time, mut lines, mut seq) = (timestamp_now(), Vec::with_capacity(1024), self.seq);
         for event in events {
             seq += 1;
             (event.seq, event.timestamp) = (seq, time.clone());
@@ -177,15 +177,15 @@ impl Log {
         }
         if let Err(error) = self.file.write_all(&lines) {
             // Half a line would be in the way of the next one.
-            _ = self.file.set_len(self.known);
+            _ = self.file.set_len(self.scanned);
             return Err(error);
         }
-        self.known += lines.len() as u64;
+        self.scanned += lines.len() as u64;
         (self.seq, self.time) = (seq, time);
         Ok(())
     }
 
-    fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+    fn with_lock<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         loop {
             match flock(&self.file, FlockOperation::LockExclusive) {
                 Err(rustix::io::Errno::INTR) => {}
@@ -200,23 +200,23 @@ impl Log {
     /// Reads what was written since, by whomever.
     fn catch_up(&mut self) -> io::Result<()> {
         let size = self.file.metadata()?.len();
-        if size == self.known {
+        if size == self.scanned {
             return Ok(());
         }
-        if size < self.known {
-            (self.known, self.seq) = (0, 0);
+        if size < self.scanned {
+            (self.scanned, self.seq) = (0, 0);
         }
-        let size = self.heal(size)?;
-        let near = size.saturating_sub(TAIL);
-        if near <= self.known || !self.numbers(near, size)? {
-            self.numbers(self.known, size)?;
+        let size = self.repair_tail(size)?;
+        let near = size.saturating_sub(TAIL_BYTES);
+        if near <= self.scanned || !self.scan_seq(near, size)? {
+            self.scan_seq(self.scanned, size)?;
         }
-        self.known = size;
+        self.scanned = size;
         Ok(())
     }
 
     /// Ends a last line that has no end: with a newline if it is whole, else by taking it away.
-    fn heal(&mut self, size: u64) -> io::Result<u64> {
+    fn repair_tail(&mut self, size: u64) -> io::Result<u64> {
         let mut last = [0];
         if size == 0 || (self.read_at(size - 1, &mut last)? == 1 && last == *b"\n") {
             return Ok(size);
@@ -260,12 +260,12 @@ impl Log {
     }
 
     /// Takes the run's highest number from these lines; says whether there was one.
-    fn numbers(&mut self, from: u64, to: u64) -> io::Result<bool> {
+    fn scan_seq(&mut self, from: u64, to: u64) -> io::Result<bool> {
         self.file.seek(SeekFrom::Start(from))?;
         let mut lines = BufReader::new((&self.file).take(to - from));
         let (mut line, mut found) = (Vec::new(), None);
         while lines.read_until(b'\n', &mut line)? > 0 {
-            if let Ok(event) = serde_json::from_slice::<Numbered>(&line)
+            if let Ok(event) = serde_json::from_slice::<SeqLine>(&line)
                 && event.is_of(&self.run)
             {
                 found = found.max(Some(event.seq));
@@ -298,14 +298,14 @@ mod tests {
         head("r").pending(ForgeStarted { run: run.into() }.into()).unwrap()
     }
 
-    fn head(run: &str) -> Head {
-        Head { run: run.into(), ..Head::default() }
+    fn head(run: &str) -> EventContext {
+        EventContext { run: run.into(), ..EventContext::default() }
     }
 
     /// The numbers and runs of a file's events.
     fn seen(path: &Path) -> Vec<(u64, String)> {
         let lines = fs::read_to_string(path).unwrap();
-        let events = lines.lines().map(|line| serde_json::from_str::<Numbered>(line).unwrap());
+        let events = lines.lines().map(|line| serde_json::from_str::<SeqLine>(line).unwrap());
         events.map(|it| (it.seq, it.run_id.unwrap())).collect()
     }
 
@@ -316,8 +316,8 @@ mod tests {
     #[test]
     fn goes_on_where_the_last_process_stopped() {
         let path = place("on");
-        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
-        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
+        EventFile::open(&path, "r").unwrap().take(&head("r"), event(), WritePolicy::Immediate).unwrap();
+        EventFile::open(&path, "r").unwrap().take(&head("r"), event(), WritePolicy::Immediate).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::remove_file(path).unwrap();
     }
@@ -325,16 +325,16 @@ mod tests {
     #[test]
     fn what_the_disk_did_not_take_is_written_later() {
         let path = place("later");
-        let mut log = Log::open(&path, "r").unwrap();
-        log.take(&head("r"), event(), When::Now).unwrap();
+        let mut log = EventFile::open(&path, "r").unwrap();
+        log.take(&head("r"), event(), WritePolicy::Immediate).unwrap();
         // The file cannot be written for a while.
         let whole = std::mem::replace(&mut log.file, File::open(&path).unwrap());
-        let error = log.take(&head("r"), event(), When::Now).unwrap_err().to_string();
+        let error = log.take(&head("r"), event(), WritePolicy::Immediate).unwrap_err().to_string();
         assert!(error.ends_with("; 1 events wait to be written"), "{error}");
-        assert!(log.take(&head("r"), event(), When::Now).is_err());
+        assert!(log.take(&head("r"), event(), WritePolicy::Immediate).is_err());
         assert_eq!(seen(&path), of("r", &[1]));
         log.file = whole;
-        log.take(&head("r"), event(), When::Now).unwrap();
+        log.take(&head("r"), event(), WritePolicy::Immediate).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2, 3, 4, 5]));
         let text = fs::read_to_string(&path).unwrap();
         let told: Value = serde_json::from_str(text.lines().nth(3).unwrap()).unwrap();
@@ -345,16 +345,16 @@ mod tests {
     #[test]
     fn what_waits_is_written_with_the_next_in_its_order() {
         let path = place("with");
-        let mut log = Log::open(&path, "r").unwrap();
-        log.take(&head("r"), named("first"), When::WithNext).unwrap();
+        let mut log = EventFile::open(&path, "r").unwrap();
+        log.take(&head("r"), named("first"), WritePolicy::WithNext).unwrap();
         assert_eq!(seen(&path), []);
-        log.take(&head("r"), named("second"), When::Now).unwrap();
+        log.take(&head("r"), named("second"), WritePolicy::Immediate).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let runs = text.lines().map(|it| serde_json::from_str::<Value>(it).unwrap()["data"]["run"].clone());
         assert_eq!(runs.collect::<Vec<_>>(), ["first", "second"]);
         assert_eq!(seen(&path), of("r", &[1, 2]));
-        log.take(&head("r"), event(), When::WithNext).unwrap();
-        log.settle(&head("r")).unwrap();
+        log.take(&head("r"), event(), WritePolicy::WithNext).unwrap();
+        log.flush(&head("r")).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2, 3]));
         fs::remove_file(path).unwrap();
     }
@@ -371,11 +371,11 @@ mod tests {
             &vec![b'x'; 3_000_000],
         ];
         fs::write(&path, junk.concat()).unwrap();
-        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
+        EventFile::open(&path, "r").unwrap().take(&head("r"), event(), WritePolicy::Immediate).unwrap();
         let bytes = fs::read(&path).unwrap();
         let whole: Vec<u64> = bytes
             .split(|byte| *byte == b'\n')
-            .filter_map(|line| serde_json::from_slice::<Numbered>(line).ok())
+            .filter_map(|line| serde_json::from_slice::<SeqLine>(line).ok())
             .map(|it| it.seq)
             .collect();
         assert_eq!(whole, [1, 2, 3]);
@@ -386,7 +386,7 @@ mod tests {
     fn a_number_without_a_next_one_is_passed_over() {
         let path = place("highest");
         fs::write(&path, format!("{{\"seq\":4,\"runId\":\"r\"}}\n{{\"seq\":{},\"runId\":\"r\"}}\n", u64::MAX)).unwrap();
-        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
+        EventFile::open(&path, "r").unwrap().take(&head("r"), event(), WritePolicy::Immediate).unwrap();
         assert_eq!(seen(&path), of("r", &[4, u64::MAX, 5]));
         fs::remove_file(path).unwrap();
     }
@@ -395,10 +395,10 @@ mod tests {
     fn a_torn_end_is_put_right() {
         let path = place("torn");
         fs::write(&path, "{\"seq\":1,\"runId\":\"r\"}\n{\"seq\":2,\"ru").unwrap();
-        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
+        EventFile::open(&path, "r").unwrap().take(&head("r"), event(), WritePolicy::Immediate).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::write(&path, "{\"seq\":1,\"runId\":\"r\"}").unwrap();
-        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
+        EventFile::open(&path, "r").unwrap().take(&head("r"), event(), WritePolicy::Immediate).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::remove_file(path).unwrap();
     }
@@ -410,9 +410,9 @@ mod tests {
             .map(|at| {
                 let (path, run) = (path.clone(), if at % 2 == 0 { "even" } else { "odd" });
                 std::thread::spawn(move || {
-                    let mut log = Log::open(&path, run).unwrap();
+                    let mut log = EventFile::open(&path, run).unwrap();
                     let event = || head(run).pending(ForgeStarted { run: run.into() }.into()).unwrap();
-                    (0..50).for_each(|_| log.take(&head(run), event(), When::Now).unwrap());
+                    (0..50).for_each(|_| log.take(&head(run), event(), WritePolicy::Immediate).unwrap());
                 })
             })
             .collect();
@@ -423,7 +423,7 @@ mod tests {
         for run in ["even", "odd"] {
             let seen: Vec<u64> = text
                 .lines()
-                .map(|it| serde_json::from_str::<Numbered>(it).unwrap())
+                .map(|it| serde_json::from_str::<SeqLine>(it).unwrap())
                 .filter(|it| it.run_id.as_deref() == Some(run))
                 .map(|it| it.seq)
                 .collect();

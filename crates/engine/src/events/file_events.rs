@@ -18,8 +18,8 @@ use helve_contract::{
 
 use super::{
     event_id,
-    file::{Log, Numbered, TAIL},
-    locked,
+    file::{EventFile, SeqLine, TAIL_BYTES},
+    lock,
 };
 
 /// How often a reader that waits looks at the size of the file.
@@ -32,7 +32,7 @@ pub struct FileEvents(Arc<Inner>);
 
 struct Inner {
     path: PathBuf,
-    writers: Mutex<HashMap<String, Arc<Mutex<Log>>>>,
+    writers: Mutex<HashMap<String, Arc<Mutex<EventFile>>>>,
     /// How far each stream was read.
     places: Mutex<HashMap<String, Place>>,
 }
@@ -70,13 +70,13 @@ impl Inner {
     fn append(&self, stream: &str, events: Vec<NewEvent>) -> io::Result<u64> {
         let records = events.into_iter().map(|it| Ok(EventRecord::new(event_id()?, stream, 0, String::new(), it)));
         let mut records = records.collect::<io::Result<Vec<_>>>()?;
-        let writer = match locked(&self.writers).entry(stream.to_owned()) {
+        let writer = match lock(&self.writers).entry(stream.to_owned()) {
             std::collections::hash_map::Entry::Occupied(it) => it.get().clone(),
             std::collections::hash_map::Entry::Vacant(it) => {
-                it.insert(Arc::new(Mutex::new(Log::open(&self.path, stream)?))).clone()
+                it.insert(Arc::new(Mutex::new(EventFile::open(&self.path, stream)?))).clone()
             }
         };
-        let mut writer = locked(&writer);
+        let mut writer = lock(&writer);
         writer.append(&mut records)
     }
 
@@ -94,7 +94,7 @@ impl Inner {
     fn read(&self, stream: &str, after: u64, limit: usize) -> io::Result<Vec<EventRecord>> {
         let Some((file, size, inode)) = self.open()? else { return Ok(Vec::new()) };
         let start = Place { inode, ..Place::default() };
-        let known = locked(&self.places).get(stream).copied().unwrap_or_default();
+        let known = lock(&self.places).get(stream).copied().unwrap_or_default();
         let is_usable = known.inode == inode && known.offset <= size && known.seq <= after;
         let mut place = if is_usable { known } else { start };
         let mut found = Vec::new();
@@ -108,13 +108,13 @@ impl Inner {
             place.offset = end;
             found.len() < limit
         })?;
-        locked(&self.places).insert(stream.to_owned(), place);
+        lock(&self.places).insert(stream.to_owned(), place);
         Ok(found)
     }
 
     /// Reads back from the end, as far as it takes.
     fn tail(&self, stream: &str, limit: usize) -> io::Result<Vec<EventRecord>> {
-        let mut window = TAIL;
+        let mut window = TAIL_BYTES;
         loop {
             let Some((file, size, _)) = self.open()? else { return Ok(Vec::new()) };
             let from = size.saturating_sub(window);
@@ -134,14 +134,14 @@ impl Inner {
     /// Whether there is an event above this number. It costs one look at the size while nothing is written.
     fn has_more(&self, stream: &str, after: u64) -> io::Result<bool> {
         let Some((_, size, inode)) = self.open()? else { return Ok(false) };
-        let known = locked(&self.places).get(stream).copied().unwrap_or_default();
+        let known = lock(&self.places).get(stream).copied().unwrap_or_default();
         if known.inode == inode && known.offset == size && known.seq <= after {
             return Ok(false);
         }
         let found = self.read(stream, after, 1)?;
         // The event is read again by the caller: the position goes back before it.
         if !found.is_empty() {
-            locked(&self.places).insert(stream.to_owned(), known);
+            lock(&self.places).insert(stream.to_owned(), known);
         }
         Ok(!found.is_empty())
     }
@@ -164,7 +164,7 @@ fn lines(mut file: File, from: u64, to: u64, mut take: impl FnMut(&[u8], u64) ->
 
 /// The event in a line, if it is one of this stream.
 fn parse(stream: &str, line: &[u8]) -> Option<EventRecord> {
-    serde_json::from_slice::<Numbered>(line).ok().filter(|it| it.is_of(stream))?;
+    serde_json::from_slice::<SeqLine>(line).ok().filter(|it| it.is_of(stream))?;
     serde_json::from_slice(line).ok()
 }
 

@@ -12,7 +12,7 @@ use helve_contract::{
 };
 use tokio::sync::watch;
 
-use super::{event_id, now};
+use super::{event_id, timestamp_now};
 
 /// Streams of events that end with the process. The oldest events of a stream make room for new ones above a limit.
 pub struct MemoryEvents {
@@ -50,7 +50,7 @@ impl MemoryEvents {
         let mut streams = self.lock();
         let kept = streams.entry(stream.to_owned()).or_default();
         for (id, event) in ids.into_iter().zip(events) {
-            kept.push(EventRecord::new(id, stream, kept.last() + 1, now(), event));
+            kept.push(EventRecord::new(id, stream, kept.last() + 1, timestamp_now(), event));
             kept.make_room(self.max_events, self.max_bytes);
         }
         let last = kept.last();

@@ -17,53 +17,53 @@ use std::{
 
 use helve_contract::events::{Event, EventRecord, NewEvent};
 
-use file::Log;
+use file::EventFile;
 pub use file_events::FileEvents;
 pub use memory::MemoryEvents;
 
 /// Is called with each event, as it was recorded.
-pub type Listener = Arc<dyn Fn(&EventRecord) + Send + Sync>;
+pub type EventCallback = Arc<dyn Fn(&EventRecord) + Send + Sync>;
 
 /// Records events: to a file, to standard output or to a function. A place that fails never fails a call.
 ///
 /// It writes one stream of a file that [`FileEvents`] reads. Unlike the port it works without a runtime, lets read-only
 /// calls wait for the next event, and keeps events in memory while the disk is full.
-pub struct EventLog(Option<Stream>);
+pub struct EventLog(Option<OpenEventLog>);
 
-struct Stream {
-    head: Head,
-    sink: Sink,
+struct OpenEventLog {
+    context: EventContext,
+    sink: EventSink,
     /// Who hears of it besides.
-    also: Option<Listener>,
+    callback: Option<EventCallback>,
 }
 
 /// What all events of a stream have in common.
 #[derive(Clone, Default)]
-struct Head {
+struct EventContext {
     run: String,
     task: Option<String>,
     attempt: Option<String>,
 }
 
-enum Sink {
-    File(Mutex<Log>),
+enum EventSink {
+    File(Mutex<EventFile>),
     /// The number of the last line.
     Stdout(Mutex<u64>),
-    Listener(AtomicU64, Listener),
+    Listener(AtomicU64, EventCallback),
 }
 
 /// When an event is written to a file. Where somebody listens they hear it at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
+enum WritePolicy {
     /// Before anything else happens.
-    Now,
+    Immediate,
     /// Together with the next one, or when [`EventLog::settle`] is called: two lines in one go cost little more than one.
     WithNext,
     /// At once, or where events are gathered with those that are settled next: the end of a call that only looked.
-    Gathered,
+    Batched,
 }
 
-impl Head {
+impl EventContext {
     /// An event without its number and time.
     fn pending(&self, event: Event) -> io::Result<EventRecord> {
         let mut record = EventRecord::new(event_id()?, &self.run, 0, String::new(), NewEvent::from(event));
@@ -72,7 +72,7 @@ impl Head {
     }
 }
 
-fn notify(listener: &Listener, record: &EventRecord) -> io::Result<()> {
+fn notify(listener: &EventCallback, record: &EventRecord) -> io::Result<()> {
     std::panic::catch_unwind(AssertUnwindSafe(|| listener(record)))
         .map_err(|_| io::Error::other("the listener panicked"))
 }
@@ -86,38 +86,38 @@ impl EventLog {
     /// To the end of a file, which is made if it is not there. A line that was cut off by a crash is put right.
     pub fn file(path: impl AsRef<Path>, run: impl Into<String>) -> io::Result<Self> {
         let run = run.into();
-        let log = Log::open(path.as_ref(), &run)?;
-        Ok(Self::to(run, Sink::File(Mutex::new(log))))
+        let log = EventFile::open(path.as_ref(), &run)?;
+        Ok(Self::to(run, EventSink::File(Mutex::new(log))))
     }
 
     /// To standard output.
     pub fn stdout(run: impl Into<String>) -> Self {
-        Self::to(run.into(), Sink::Stdout(Mutex::new(0)))
+        Self::to(run.into(), EventSink::Stdout(Mutex::new(0)))
     }
 
     /// To a function.
-    pub fn callback(run: impl Into<String>, listener: Listener) -> Self {
-        Self::to(run.into(), Sink::Listener(AtomicU64::new(0), listener))
+    pub fn callback(run: impl Into<String>, listener: EventCallback) -> Self {
+        Self::to(run.into(), EventSink::Listener(AtomicU64::new(0), listener))
     }
 
-    fn to(run: String, sink: Sink) -> Self {
-        Self(Some(Stream { head: Head { run, ..Head::default() }, sink, also: None }))
+    fn to(run: String, sink: EventSink) -> Self {
+        Self(Some(OpenEventLog { context: EventContext { run, ..EventContext::default() }, sink, callback: None }))
     }
 
     /// The same, with the task and the attempt that the calls belong to.
     pub fn within(mut self, task: impl Into<String>, attempt: Option<String>) -> Self {
         if let Some(stream) = &mut self.0 {
-            stream.head.task = Some(task.into());
-            stream.head.attempt = attempt;
+            stream.context.task = Some(task.into());
+            stream.context.attempt = attempt;
         }
         self
     }
 
     /// The same, heard by this too, as it was recorded.
     #[must_use]
-    pub fn also(mut self, listener: Listener) -> Self {
+    pub fn also(mut self, listener: EventCallback) -> Self {
         if let Some(stream) = &mut self.0 {
-            stream.also = Some(listener);
+            stream.callback = Some(listener);
         }
         self
     }
@@ -129,14 +129,16 @@ impl EventLog {
 
     /// Records one event. It must hold no secrets.
     pub fn emit(&self, event: impl Into<Event>) -> io::Result<()> {
-        if self.is_on() { self.put(event.into(), When::Now) } else { Ok(()) }
+        if self.is_on() { self.put(event.into(), WritePolicy::Immediate) } else { Ok(()) }
     }
 
-    fn put(&self, event: Event, when: When) -> io::Result<()> {
+    fn put(&self, event: Event, when: WritePolicy) -> io::Result<()> {
         let Some(stream) = &self.0 else { return Ok(()) };
-        let record = stream.head.pending(event)?;
+        let record = stream.context.pending(event)?;
         match stream {
-            Stream { head, sink: Sink::File(log), also: None } => locked(log).take(head, record, when),
+            OpenEventLog { context: head, sink: EventSink::File(log), callback: None } => {
+                lock(log).take(head, record, when)
+            }
             _ => stream.emit(record),
         }
     }
@@ -144,47 +146,47 @@ impl EventLog {
     /// Whoever runs many small calls may record them together: from now on, calls that only look wait for [`EventLog::settle`],
     /// which must come before their answers leave; or no longer.
     pub fn gather(&self, gathering: bool) {
-        if let Some(Stream { sink: Sink::File(log), .. }) = &self.0 {
-            locked(log).gather(gathering);
+        if let Some(OpenEventLog { sink: EventSink::File(log), .. }) = &self.0 {
+            lock(log).set_batching(gathering);
         }
     }
 
     /// Records what waits for the next event.
     pub fn settle(&self) -> io::Result<()> {
         match &self.0 {
-            Some(Stream { head, sink: Sink::File(log), .. }) => locked(log).settle(head),
+            Some(OpenEventLog { context: head, sink: EventSink::File(log), .. }) => lock(log).flush(head),
             _ => Ok(()),
         }
     }
 }
 
-impl Stream {
+impl OpenEventLog {
     fn emit(&self, mut record: EventRecord) -> io::Result<()> {
         let recorded = match &self.sink {
-            Sink::File(log) => {
-                let mut log = locked(log);
-                let recorded = log.take(&self.head, record.clone(), When::Now);
+            EventSink::File(log) => {
+                let mut log = lock(log);
+                let recorded = log.take(&self.context, record.clone(), WritePolicy::Immediate);
                 (record.seq, record.timestamp) = log.last();
                 if recorded.is_err() {
-                    record.timestamp = now();
+                    record.timestamp = timestamp_now();
                 }
                 recorded
             }
-            Sink::Stdout(last) => {
-                let mut last = locked(last);
+            EventSink::Stdout(last) => {
+                let mut last = lock(last);
                 *last += 1;
-                (record.seq, record.timestamp) = (*last, now());
+                (record.seq, record.timestamp) = (*last, timestamp_now());
                 let mut line = record.to_json();
                 line.push(b'\n');
                 let mut out = io::stdout().lock();
                 out.write_all(&line).and_then(|()| out.flush())
             }
-            Sink::Listener(last, listener) => {
-                (record.seq, record.timestamp) = (last.fetch_add(1, Ordering::Relaxed) + 1, now());
+            EventSink::Listener(last, listener) => {
+                (record.seq, record.timestamp) = (last.fetch_add(1, Ordering::Relaxed) + 1, timestamp_now());
                 notify(listener, &record)
             }
         };
-        match &self.also {
+        match &self.callback {
             Some(listener) => recorded.and(notify(listener, &record)),
             None => recorded,
         }
@@ -192,23 +194,23 @@ impl Stream {
 }
 
 /// A last try for what waits or is held.
-impl Drop for Stream {
+impl Drop for OpenEventLog {
     fn drop(&mut self) {
-        if let Sink::File(log) = &self.sink {
-            _ = locked(log).settle(&self.head);
+        if let EventSink::File(log) = &self.sink {
+            _ = lock(log).flush(&self.context);
         }
     }
 }
 
-fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
     it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The time in UTC, to the millisecond. All but the last digits stay the same for a second.
-fn now() -> String {
-    static SECOND: Mutex<(i64, String)> = Mutex::new((i64::MIN, String::new()));
+fn timestamp_now() -> String {
+    static CACHED_SECOND: Mutex<(i64, String)> = Mutex::new((i64::MIN, String::new()));
     let time = jiff::Timestamp::now();
-    let mut last = locked(&SECOND);
+    let mut last = lock(&CACHED_SECOND);
     if last.0 != time.as_second() {
         let whole = format!("{time:.0}");
         *last = (time.as_second(), whole.trim_end_matches('Z').to_owned());
@@ -255,8 +257,8 @@ fn hex(bits: [u8; 16]) -> [u8; 32] {
 
 /// 128 random bits. The kernel is asked for many at a time.
 fn random_bits() -> io::Result<[u8; 16]> {
-    static DRAWN: Mutex<Vec<[u8; 16]>> = Mutex::new(Vec::new());
-    let mut drawn = locked(&DRAWN);
+    static RANDOM_POOL: Mutex<Vec<[u8; 16]>> = Mutex::new(Vec::new());
+    let mut drawn = lock(&RANDOM_POOL);
     if let Some(bits) = drawn.pop() {
         return Ok(bits);
     }
@@ -302,7 +304,7 @@ mod tests {
     #[test]
     fn a_second_listener_hears_the_same() {
         let heard = Arc::new(Mutex::new(Vec::new()));
-        let listener = |name: &'static str| -> Listener {
+        let listener = |name: &'static str| -> EventCallback {
             let heard = heard.clone();
             Arc::new(move |event: &EventRecord| heard.lock().unwrap().push((name, event.seq)))
         };

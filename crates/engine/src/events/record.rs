@@ -3,24 +3,24 @@
 use std::time::Instant;
 
 use helve_contract::{
-    Call, Form, Keep, Reply,
+    Call, Reply, ReplyFormat, TruncateSide,
     events::{ToolCall, ToolResult},
 };
 use serde_json::Value;
 
-use super::{EventLog, When};
-use crate::{Scrub, limits, prepare::Ready};
+use super::{EventLog, WritePolicy};
+use crate::{Redactor, limits, prepare::PreparedCall};
 
 /// How much of arguments and results goes into an event.
-const BOUND: usize = 16 << 10;
+const MAX_FIELD_BYTES: usize = 16 << 10;
 
 /// A call that has begun. Exactly one result follows, even if nobody waits for the answer any more.
-pub(crate) struct Record<'a>(Option<Open<'a>>);
+pub(crate) struct CallRecord<'a>(Option<OpenCall<'a>>);
 
-struct Open<'a> {
+struct OpenCall<'a> {
     events: &'a EventLog,
-    began: Instant,
-    about: About,
+    started: Instant,
+    common_fields: About,
     only_looks: bool,
     denied: bool,
     failed: Option<String>,
@@ -37,23 +37,29 @@ struct About {
 
 impl EventLog {
     /// Records that a call begins.
-    pub(crate) fn open(&self, scrub: &Scrub, name: &str, ready: &mut Ready<'_>, call: &Call) -> Record<'_> {
+    pub(crate) fn open(
+        &self,
+        scrub: &Redactor,
+        name: &str,
+        ready: &mut PreparedCall<'_>,
+        call: &Call,
+    ) -> CallRecord<'_> {
         if !self.is_on() {
-            return Record(None);
+            return CallRecord(None);
         }
-        let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
+        let tool = ready.tool.map_or(name, |slot| slot.entry.spec.name.as_str());
         let about = About {
             agent: call.session.agent.clone(),
             call: call.uuid.clone(),
             label: call.id.clone(),
             tool: tool.to_owned(),
-            task: self.0.as_ref().and_then(|stream| stream.head.task.clone()),
+            task: self.0.as_ref().and_then(|stream| stream.context.task.clone()),
         };
         // Most arguments are small and hold no secrets, and are written as they are.
-        let args = if limits::fits(&ready.args, BOUND) && scrub.is_clean(&ready.args) {
+        let args = if limits::fits_json(&ready.args, MAX_FIELD_BYTES) && scrub.is_recordable(&ready.args) {
             ready.args.clone()
         } else {
-            scrub.cleaned(small(&ready.args, Keep::Head))
+            scrub.redacted(shorten_value(&ready.args, TruncateSide::KeepHead))
         };
         let event = ToolCall {
             agent_id: about.agent.clone(),
@@ -62,30 +68,37 @@ impl EventLog {
             tool: about.tool.clone(),
             tool_name: about.tool.clone(),
             task_id: about.task.clone(),
-            profile: ready.slot.and_then(|slot| slot.entry.spec.profile),
+            profile: ready.tool.and_then(|slot| slot.entry.spec.profile),
             params: args.clone(),
             args,
-            notes: notes(scrub, &ready.notes),
+            notes: redact_notes(scrub, &ready.notes),
         };
         // What changes something is on record before it begins. What only looks may be recorded in one go with its end,
         // which is before anybody hears of it; one that takes a while is recorded when it begins to wait.
-        let only_looks = ready.slot.is_some_and(|slot| slot.entry.spec.effects.is_read_only());
-        let recorded = self.put(event.into(), if only_looks { When::WithNext } else { When::Now });
+        let only_looks = ready.tool.is_some_and(|slot| slot.entry.spec.effects.is_read_only());
+        let recorded = self.put(event.into(), if only_looks { WritePolicy::WithNext } else { WritePolicy::Immediate });
         let failed = recorded.err().map(|error| error.to_string());
-        Record(Some(Open { events: self, began: Instant::now(), about, only_looks, denied: false, failed }))
+        CallRecord(Some(OpenCall {
+            events: self,
+            started: Instant::now(),
+            common_fields: about,
+            only_looks,
+            denied: false,
+            failed,
+        }))
     }
 }
 
-impl Record<'_> {
+impl CallRecord<'_> {
     /// The call was refused: by a rule, by the mode, or by whoever was asked. Its result says so.
-    pub(crate) fn refused(&mut self) {
+    pub(crate) fn mark_denied(&mut self) {
         if let Some(open) = &mut self.0 {
             open.denied = true;
         }
     }
 
     /// The call takes a while: that it began is recorded now.
-    pub(crate) fn waits(&mut self) {
+    pub(crate) fn flush_start(&mut self) {
         if let Some(open) = &mut self.0
             && let Err(error) = open.events.settle()
         {
@@ -94,17 +107,17 @@ impl Record<'_> {
     }
 
     /// Records how the call ended. The reply has been scrubbed.
-    pub(crate) fn close(mut self, scrub: &Scrub, reply: &mut Reply) {
+    pub(crate) fn finish(mut self, scrub: &Redactor, reply: &mut Reply) {
         let Some(mut open) = self.0.take() else { return };
         let mut result = match &reply.data {
-            Some(data) if reply.form == Form::Json => small(data, reply.keep),
-            _ => limits::short_text(&reply.text, BOUND, reply.keep).into(),
+            Some(data) if reply.format == ReplyFormat::Json => shorten_value(data, reply.truncate_side),
+            _ => limits::truncate_str(&reply.text, MAX_FIELD_BYTES, reply.truncate_side).into(),
         };
-        scrub.take_baits(&mut result);
-        let mut all_notes = notes(scrub, &reply.repairs);
-        all_notes.extend(notes(scrub, &reply.notes));
-        let ended = Ended { result, is_error: reply.is_error, reply: Some(reply), notes: all_notes };
-        let failed = open.end(ended);
+        scrub.remove_canaries(&mut result);
+        let mut all_notes = redact_notes(scrub, &reply.repairs);
+        all_notes.extend(redact_notes(scrub, &reply.notes));
+        let ended = CallEnd { result, is_error: reply.is_error, reply: Some(reply), notes: all_notes };
+        let failed = open.write_result(ended);
         if let Some(error) = open.failed.take().or(failed) {
             reply.notes.push(format!("the event could not be recorded: {error}"));
         }
@@ -112,50 +125,54 @@ impl Record<'_> {
 }
 
 /// The caller stopped waiting: nothing will be answered, and that is recorded too.
-impl Drop for Record<'_> {
+impl Drop for CallRecord<'_> {
     fn drop(&mut self) {
         if let Some(open) = self.0.take() {
-            open.end(Ended { result: "cancelled".into(), is_error: true, reply: None, notes: Vec::new() });
+            open.write_result(CallEnd { result: "cancelled".into(), is_error: true, reply: None, notes: Vec::new() });
         }
     }
 }
 
-struct Ended<'a> {
+struct CallEnd<'a> {
     result: Value,
     is_error: bool,
     reply: Option<&'a Reply>,
     notes: Vec<String>,
 }
 
-impl Open<'_> {
+impl OpenCall<'_> {
     /// Says what went wrong with recording, if something did.
-    fn end(&self, ended: Ended<'_>) -> Option<String> {
-        let Ended { result, is_error, reply, notes } = ended;
+    fn write_result(&self, ended: CallEnd<'_>) -> Option<String> {
+        let CallEnd { result, is_error, reply, notes } = ended;
         let event = ToolResult {
-            agent_id: self.about.agent.clone(),
-            call_id: self.about.call.clone(),
-            tool_call_id: self.about.label.clone(),
-            tool: self.about.tool.clone(),
-            tool_name: self.about.tool.clone(),
-            task_id: self.about.task.clone(),
+            agent_id: self.common_fields.agent.clone(),
+            call_id: self.common_fields.call.clone(),
+            tool_call_id: self.common_fields.label.clone(),
+            tool: self.common_fields.tool.clone(),
+            tool_name: self.common_fields.tool.clone(),
+            task_id: self.common_fields.task.clone(),
             denied: self.denied,
             result,
             is_error,
-            duration_ms: self.began.elapsed().as_micros() as f64 / 1000.0,
-            exit: reply.and_then(|it| it.exit),
-            wall: reply.and_then(|it| it.wall.clone()),
+            duration_ms: self.started.elapsed().as_micros() as f64 / 1000.0,
+            exit: reply.and_then(|it| it.exit_code),
+            wall: reply.and_then(|it| it.sandbox.clone()),
             notes,
-            spill: reply.and_then(|it| it.spill.clone()),
+            spill: reply.and_then(|it| it.spill_file.clone()),
         };
-        let when = if self.only_looks { When::Gathered } else { When::Now };
+        let when = if self.only_looks { WritePolicy::Batched } else { WritePolicy::Immediate };
         self.events.put(event.into(), when).err().map(|error| error.to_string())
     }
 }
 
-fn notes(scrub: &Scrub, notes: &[String]) -> Vec<String> {
-    notes.iter().map(|note| scrub.text(note).into_owned()).collect()
+fn redact_notes(scrub: &Redactor, notes: &[String]) -> Vec<String> {
+    notes.iter().map(|note| scrub.redact_text(note).into_owned()).collect()
 }
 
-fn small(value: &Value, keep: Keep) -> Value {
-    if limits::fits(value, BOUND) { value.clone() } else { limits::smaller(value, BOUND, keep) }
+fn shorten_value(value: &Value, keep: TruncateSide) -> Value {
+    if limits::fits_json(value, MAX_FIELD_BYTES) {
+        value.clone()
+    } else {
+        limits::shrink_value(value, MAX_FIELD_BYTES, keep)
+    }
 }

@@ -4,21 +4,21 @@ use helve_contract::{Call, Effects, ProjectFile, async_trait};
 use serde_json::Value;
 
 use super::{
-    deed::{Deed, Target},
+    deed::{CallAccess, PathTarget},
     given, suggest,
 };
-use crate::commands::{show_command, visible};
+use crate::commands::{display_command, escape_invisible};
 
 /// Somebody who says yes or no to a call: a terminal, a client, a callback.
 #[async_trait]
 pub trait Approver: Send + Sync {
     /// Puts the question. It may take its time, up to the gate's patience.
-    async fn ask(&self, question: &Question, call: &Call) -> Answer;
+    async fn request_approval(&self, question: &ApprovalRequest, call: &Call) -> ApprovalDecision;
 }
 
 /// What a person decides about. Nothing invisible is left in its texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct ApprovalRequest {
     /// The tool.
     pub tool: String,
     /// What will happen: the command as it will run, the file that changes, or the arguments.
@@ -32,11 +32,11 @@ pub struct Question {
     /// Every argument that none of the other fields shows, whole.
     pub arguments: Vec<Argument>,
     /// The folder that a command starts in.
-    pub folder: Option<String>,
+    pub cwd: Option<String>,
     /// Why it is asked.
-    pub why: String,
-    /// What [`Answer::Session`] allows from now on, in words.
-    pub grant: String,
+    pub reason: String,
+    /// What [`ApprovalDecision::AllowForSession`] allows from now on, in words.
+    pub session_grant: String,
     /// The narrowest rules for `approval.allow` that let such a call pass from now on. Empty where no rule can.
     pub rules: Vec<String>,
     /// What a broader rule would allow, in words.
@@ -99,37 +99,37 @@ fn grouped(number: usize) -> String {
 
 /// What a person decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ApprovalDecision {
     /// This call, this time.
-    Once,
-    /// This and its like, as [`Question::grant`] says, until the session ends.
-    Session,
+    AllowOnce,
+    /// This and its like, as [`ApprovalRequest::session_grant`] says, until the session ends.
+    AllowForSession,
     /// No. The reason reaches the model.
     Deny(String),
 }
 
 /// The question about a deed.
-pub(super) fn question(deed: &Deed<'_>, why: &str) -> Question {
+pub(super) fn approval_request(deed: &CallAccess<'_>, why: &str) -> ApprovalRequest {
     let (summary, commands) = match &deed.command {
-        Some(command) => show_command(command, deed.reading.as_ref()),
+        Some(command) => display_command(command, deed.parsed.as_ref()),
         None => (summary(deed), Vec::new()),
     };
-    let folder = deed.command.as_ref().map(|_| visible(&deed.start().to_string_lossy()));
+    let folder = deed.command.as_ref().map(|_| escape_invisible(&deed.start_dir().to_string_lossy()));
     let mut texts = Texts { shown: shown_elsewhere(deed, folder.as_deref()), ..Texts::default() };
     if deed.command.is_some() || !holds_arguments(deed) {
         texts.walk("", deed.args);
     }
     let suggestion = suggest::suggest(deed);
-    Question {
+    ApprovalRequest {
         tool: deed.spec.name.clone(),
         summary: bounded(summary),
         commands,
-        paths: deed.targets.iter().map(Target::shown).collect(),
+        paths: deed.targets.iter().map(PathTarget::display).collect(),
         diff: Some(bounded(texts.diff.join("\n"))).filter(|it| !it.is_empty()),
         arguments: texts.arguments,
-        folder,
-        why: visible(&with_runners(why, deed)),
-        grant: given::grant_in_words(deed),
+        cwd: folder,
+        reason: escape_invisible(&with_runners(why, deed)),
+        session_grant: given::describe_grant(deed),
         rules: suggestion.rules,
         broader: suggestion.broader,
         effects: deed.spec.effects,
@@ -137,46 +137,48 @@ pub(super) fn question(deed: &Deed<'_>, why: &str) -> Question {
 }
 
 /// The reason, and for each file that another program runs without being told to, which program that is.
-fn with_runners(why: &str, deed: &Deed<'_>) -> String {
+fn with_runners(why: &str, deed: &CallAccess<'_>) -> String {
     let mut text = why.to_owned();
-    if deed.command.is_some() || !deed.spec.effects.has(Effects::WRITES) {
+    if deed.command.is_some() || !deed.spec.effects.contains(Effects::WRITES) {
         return text;
     }
     for target in &deed.targets {
-        let (Target::Inside { relative: path, .. } | Target::Outside(path)) = target;
+        let (PathTarget::Inside { relative: path, .. } | PathTarget::Outside(path)) = target;
         if let Some(row) = ProjectFile::find(path) {
-            text += &format!("; {} is run by {}", target.shown(), row.run_by);
+            text += &format!("; {} is run by {}", target.display(), row.run_by);
         }
     }
     text
 }
 
 /// What a call without a command does, in one line: the files or the address, or else short arguments.
-fn summary(deed: &Deed<'_>) -> String {
+fn summary(deed: &CallAccess<'_>) -> String {
     match (deed.targets.as_slice(), deed.url()) {
-        (_, Some(url)) => format!("{} {}", deed.spec.name, visible(url)),
-        ([], None) if holds_arguments(deed) => format!("{} {}", deed.spec.name, visible(&deed.args.to_string())),
+        (_, Some(url)) => format!("{} {}", deed.spec.name, escape_invisible(url)),
+        ([], None) if holds_arguments(deed) => {
+            format!("{} {}", deed.spec.name, escape_invisible(&deed.args.to_string()))
+        }
         ([], None) => deed.spec.name.clone(),
         (targets, None) => {
-            let paths: Vec<_> = targets.iter().map(Target::shown).collect();
+            let paths: Vec<_> = targets.iter().map(PathTarget::display).collect();
             format!("{} {}", deed.spec.name, paths.join(", "))
         }
     }
 }
 
 /// Whether the summary shows all arguments: they are short, and there is nothing better to show.
-fn holds_arguments(deed: &Deed<'_>) -> bool {
+fn holds_arguments(deed: &CallAccess<'_>) -> bool {
     let text = deed.args.to_string();
     deed.targets.is_empty() && deed.url().is_none() && text.len() <= MAX_SUMMARY && !text.contains("\\n")
 }
 
 /// Texts that the command, the address, the paths and the folder of a question show already.
-fn shown_elsewhere(deed: &Deed<'_>, folder: Option<&str>) -> Vec<String> {
+fn shown_elsewhere(deed: &CallAccess<'_>, folder: Option<&str>) -> Vec<String> {
     let ends_with = |path: &str, text: &str| {
-        let text = visible(text.trim_start_matches("./"));
+        let text = escape_invisible(text.trim_start_matches("./"));
         path == text || path.strip_suffix(&text).is_some_and(|before| before.ends_with('/') || text.starts_with('/'))
     };
-    let paths: Vec<String> = deed.targets.iter().map(super::deed::Target::shown).collect();
+    let paths: Vec<String> = deed.targets.iter().map(super::deed::PathTarget::display).collect();
     let places = || paths.iter().map(String::as_str).chain(folder);
     let mut shown: Vec<String> = deed.command.iter().cloned().chain(deed.url().map(str::to_owned)).collect();
     let fields = deed.args.as_object().into_iter().flat_map(|args| args.values()).filter_map(Value::as_str);
@@ -223,13 +225,13 @@ impl Texts {
     fn take(&mut self, name: &str, text: &str) {
         let key = name.rsplit('.').next().unwrap_or(name).replace('_', "").to_ascii_lowercase();
         if matches!(key.as_str(), "patch" | "input" | "diff") && (text.contains("*** ") || text.contains("+++ ")) {
-            self.diff.push(side("", text));
+            self.diff.push(diff_side("", text));
         } else if key.starts_with("old") {
-            self.diff.push(side("-", text));
+            self.diff.push(diff_side("-", text));
         } else if key.starts_with("new") || key == "content" || key == "contents" {
-            self.diff.push(side("+", text));
+            self.diff.push(diff_side("+", text));
         } else if !self.shown.iter().any(|it| it == text) {
-            self.push(name, visible(text));
+            self.push(name, escape_invisible(text));
         }
     }
 
@@ -237,20 +239,20 @@ impl Texts {
         match self.arguments.len() {
             MAX_ARGUMENTS => self.arguments.push(Argument { name: "…".into(), text: "more arguments".into() }),
             more if more > MAX_ARGUMENTS => {}
-            _ => self.arguments.push(Argument { name: visible(name), text: bounded(text) }),
+            _ => self.arguments.push(Argument { name: escape_invisible(name), text: bounded(text) }),
         }
     }
 }
 
 /// The lines of a text behind a mark. Empty lines in a row beyond a few are counted.
-fn side(mark: &str, text: &str) -> String {
+fn diff_side(mark: &str, text: &str) -> String {
     let mut lines = Vec::new();
     let mut empty = 0;
     let text = text.strip_suffix('\n').unwrap_or(text);
     for line in text.split('\n').map(Some).chain([None]) {
         if line.is_some_and(|it| it.trim().is_empty()) {
             empty += 1;
-            lines.push(format!("{mark}{}", line.map(visible).unwrap_or_default()));
+            lines.push(format!("{mark}{}", line.map(escape_invisible).unwrap_or_default()));
             continue;
         }
         if empty > MAX_EMPTY_LINES {
@@ -258,7 +260,7 @@ fn side(mark: &str, text: &str) -> String {
             lines.push(format!("{mark}⟨{empty} empty lines⟩"));
         }
         empty = 0;
-        lines.extend(line.map(|line| format!("{mark}{}", visible(line))));
+        lines.extend(line.map(|line| format!("{mark}{}", escape_invisible(line))));
     }
     lines.join("\n")
 }

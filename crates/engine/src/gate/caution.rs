@@ -8,11 +8,11 @@ use std::str::FromStr;
 
 use helve_contract::Effects;
 
-use super::{Mode, deed::Deed};
+use super::{Mode, deed::CallAccess};
 
 /// What follows from a stranger's words in a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Caution {
+pub enum TaintPolicy {
     /// In modes that ask: addresses that did not come in with those words are asked about unless a rule names their
     /// host, and a yes from before no longer holds for what goes out. In other modes nothing.
     #[default]
@@ -25,13 +25,13 @@ pub enum Caution {
     Deny,
 }
 
-impl Caution {
+impl TaintPolicy {
     /// Every kind with its name in configuration.
     pub const ALL: [(&'static str, Self); 4] =
         [("auto", Self::Auto), ("off", Self::Off), ("ask", Self::Ask), ("deny", Self::Deny)];
 }
 
-impl FromStr for Caution {
+impl FromStr for TaintPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -41,46 +41,46 @@ impl FromStr for Caution {
 }
 
 /// The name under which a yes to such a question is kept: it is none to another question.
-pub(super) const RULE: &str = "text from outside";
+pub(super) const TAINT_GRANT_KEY: &str = "text from outside";
 
 /// How a call stands after a stranger's words.
-pub(super) enum Standing {
+pub(super) enum TaintDecision {
     /// As without them.
-    Clean,
+    Unaffected,
     /// If it is asked, it is asked for this reason.
-    Suspect(String),
+    Annotate(String),
     /// It is asked for this reason.
-    Asked(String),
+    Ask(String),
     /// It is denied for this reason.
-    Denied(String),
+    Deny(String),
 }
 
 /// How a call stands. `by_host`: a rule names the host that it goes to.
-pub(super) fn standing(caution: Caution, mode: Mode, deed: &Deed<'_>, by_host: bool) -> Standing {
-    if caution == Caution::Off || deed.only_looks() && !goes_out(deed) {
-        return Standing::Clean;
+pub(super) fn decide(caution: TaintPolicy, mode: Mode, deed: &CallAccess<'_>, by_host: bool) -> TaintDecision {
+    if caution == TaintPolicy::Off || deed.is_read_only() && !is_egress(deed) {
+        return TaintDecision::Unaffected;
     }
-    let Some(told) = deed.call.session.taint.told() else { return Standing::Clean };
+    let Some(told) = deed.call.session.taint.describe() else { return TaintDecision::Unaffected };
     let why = format!("{told} came in before, and may have wanted this");
     match caution {
-        Caution::Deny => return Standing::Denied(why),
-        Caution::Ask => return Standing::Asked(why),
-        Caution::Auto | Caution::Off => {}
+        TaintPolicy::Deny => return TaintDecision::Deny(why),
+        TaintPolicy::Ask => return TaintDecision::Ask(why),
+        TaintPolicy::Auto | TaintPolicy::Off => {}
     }
     let asks = !matches!(mode, Mode::Open | Mode::BypassPermissions);
-    if !asks || !goes_out(deed) {
-        return Standing::Clean;
+    if !asks || !is_egress(deed) {
+        return TaintDecision::Unaffected;
     }
     let composed =
-        deed.address.is_some() && !by_host && !deed.url().is_some_and(|url| deed.call.session.taint.knows(url));
+        deed.host.is_some() && !by_host && !deed.url().is_some_and(|url| deed.call.session.taint.has_seen_url(url));
     if composed {
-        Standing::Asked(format!("{why}; the address is not one that came in"))
+        TaintDecision::Ask(format!("{why}; the address is not one that came in"))
     } else {
-        Standing::Suspect(why)
+        TaintDecision::Annotate(why)
     }
 }
 
 /// Whether a call can carry something out of the machine.
-pub(super) fn goes_out(deed: &Deed<'_>) -> bool {
-    deed.spec.effects.has(Effects::NETWORK) || deed.spec.effects.has(Effects::SENDS)
+pub(super) fn is_egress(deed: &CallAccess<'_>) -> bool {
+    deed.spec.effects.contains(Effects::NETWORK) || deed.spec.effects.contains(Effects::SENDS)
 }

@@ -12,29 +12,29 @@ use super::{
     rule,
     scripts::{self, Manifests},
 };
-use crate::commands::{Reading, only_looks as command_only_looks, read, single};
+use crate::commands::{ParsedCommandLine, is_read_only_command as command_only_looks, parse_argv, parse_line};
 
 /// What a call means to do, as far as its arguments say.
-pub(super) struct Deed<'a> {
+pub(super) struct CallAccess<'a> {
     pub(super) spec: &'a Spec,
     pub(super) args: &'a Value,
     pub(super) call: &'a Call,
     /// The command line, where the tool runs one.
     pub(super) command: Option<String>,
     /// The same, read. Only once [`read`](Self::read) was asked for.
-    pub(super) reading: Option<Reading>,
+    pub(super) parsed: Option<ParsedCommandLine>,
     /// Lines that it may run or hand to a shell; only rules that forbid or ask look at them.
-    pub(super) candidates: Vec<Reading>,
+    pub(super) candidates: Vec<ParsedCommandLine>,
     /// The files it names.
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<PathTarget>,
     /// What it does with each of them.
     accesses: Vec<Access>,
     /// Where links in them lead. Only once [`look`](Self::look) was asked for.
-    linked: Vec<(Target, Access)>,
+    linked: Vec<(PathTarget, Access)>,
     /// Where links lead that words and redirections of its command name. Only once [`look`](Self::look) was asked for.
-    linked_words: Vec<Target>,
+    linked_words: Vec<PathTarget>,
     /// Where it speaks to, where the tool takes an address.
-    pub(super) address: Option<Address>,
+    pub(super) host: Option<TargetHost>,
     /// The project scripts that its command runs now, where it runs one. Only once [`look`](Self::look) was asked for.
     pub(super) scripts: Option<Manifests>,
     /// The same, as it was when the first call of the workspace was judged.
@@ -45,49 +45,49 @@ pub(super) struct Deed<'a> {
 
 /// Where a call speaks to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum TargetHost {
     /// This host.
     Host(String),
     /// An address that readers may understand differently.
-    Unclear,
+    Ambiguous,
 }
 
 /// A file that a call names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum PathTarget {
     /// Beneath a root.
     Inside { relative: PathBuf, whole: PathBuf },
     /// Beneath none.
     Outside(PathBuf),
 }
 
-impl Target {
+impl PathTarget {
     /// The path for people.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn display(&self) -> String {
         let (Self::Inside { whole: path, .. } | Self::Outside(path)) = self;
-        crate::commands::visible(&path.to_string_lossy())
+        crate::commands::escape_invisible(&path.to_string_lossy())
     }
 }
 
 /// The most names that one word of a command is taken for.
 const MAX_NAMES_IN_WORD: usize = 32;
 /// Where tools known only at run time take paths.
-const PATHS: &[&str] =
+const PATH_PARAMETERS: &[&str] =
     &["file_path", "path", "notebook_path", "source_path", "destination_path", "source", "destination", "paths"];
 
-impl<'a> Deed<'a> {
+impl<'a> CallAccess<'a> {
     /// Looks at what the tool says that it would use, or at the arguments of a tool that cannot say it.
-    pub(super) fn of(spec: &'a Spec, args: &'a Value, call: &'a Call) -> Self {
+    pub(super) fn new(spec: &'a Spec, args: &'a Value, call: &'a Call) -> Self {
         let request = spec.access.and_then(|access| access(args)).unwrap_or_else(|| guessed(spec, args));
         let workspace = &call.session.workspace;
-        let located = |paths: &[String], access| -> Vec<(Target, Access)> {
-            paths.iter().map(|path| (rule::target(workspace, None, path), access)).collect()
+        let located = |paths: &[String], access| -> Vec<(PathTarget, Access)> {
+            paths.iter().map(|path| (rule::resolve_target(workspace, None, path), access)).collect()
         };
         let mut named = located(&request.reads, Access::Read);
         named.extend(located(&request.writes, Access::Write));
         named.dedup();
         let (targets, accesses) = named.into_iter().unzip();
-        let address = request.url.as_deref().map(|url| host(url).map_or(Address::Unclear, Address::Host));
+        let address = request.url.as_deref().map(|url| url_host(url).map_or(TargetHost::Ambiguous, TargetHost::Host));
         let command = request.command.as_ref().and_then(|command| match &command.line {
             CommandLine::Script(script) => Some(script.clone()),
             CommandLine::Words(words) => Some(crate::commands::quote(words.iter().map(String::as_str))),
@@ -98,13 +98,13 @@ impl<'a> Deed<'a> {
             args,
             call,
             command,
-            reading: None,
+            parsed: None,
             candidates: Vec::new(),
             targets,
             accesses,
             linked: Vec::new(),
             linked_words: Vec::new(),
-            address,
+            host: address,
             scripts: None,
             first_scripts: None,
             looked: false,
@@ -116,22 +116,22 @@ impl<'a> Deed<'a> {
     pub(super) async fn look(&mut self, links: bool) {
         let workspace = &self.call.session.workspace;
         for (target, access) in self.targets.iter().zip(&self.accesses).filter(|_| links) {
-            let Target::Inside { whole, .. } = target else { continue };
+            let PathTarget::Inside { whole, .. } = target else { continue };
             let Some(path) = rule::locate(workspace, whole) else { continue };
             let Ok(real) = self.call.host().real_path(&path).await else { continue };
             if real != path.relative() {
                 let whole = path.root().dir.join(&real);
-                self.linked.push((Target::Inside { relative: real, whole }, *access));
+                self.linked.push((PathTarget::Inside { relative: real, whole }, *access));
             }
         }
         let named = if links { self.named_by_words(false) } else { Vec::new() };
         for target in named.iter().chain(&self.redirected_from()).filter(|_| links) {
-            let Target::Inside { whole, .. } = target else { continue };
+            let PathTarget::Inside { whole, .. } = target else { continue };
             let Some(path) = rule::locate(workspace, whole) else { continue };
             let Ok(real) = self.call.host().real_path(&path).await else { continue };
             if real != path.relative() {
                 let whole = path.root().dir.join(&real);
-                self.linked_words.push(Target::Inside { relative: real, whole });
+                self.linked_words.push(PathTarget::Inside { relative: real, whole });
             }
         }
         self.scripts = scripts::current(self).await;
@@ -145,7 +145,7 @@ impl<'a> Deed<'a> {
 
     /// Whether the project scripts that its command runs are those that allow rules were made for.
     pub(super) fn runs_first_scripts(&self) -> bool {
-        let (Some(now), Some(reading)) = (&self.scripts, &self.reading) else { return self.looked };
+        let (Some(now), Some(reading)) = (&self.scripts, &self.parsed) else { return self.looked };
         let first = self.first_scripts.as_ref().map(|first| first.lines(&reading.commands));
         self.looked && first.is_some_and(|first| first == now.lines(&reading.commands))
     }
@@ -156,89 +156,96 @@ impl<'a> Deed<'a> {
     }
 
     /// Its paths, and where links in them lead, each with what is done there.
-    pub(super) fn places(&self) -> impl Iterator<Item = (&Target, Access)> {
+    pub(super) fn places(&self) -> impl Iterator<Item = (&PathTarget, Access)> {
         let named = self.targets.iter().zip(self.accesses.iter().copied());
         named.chain(self.linked.iter().map(|(target, access)| (target, *access)))
     }
 
     /// Reads the command line; the error says which limit it reached.
-    pub(super) fn read(&mut self) -> Result<(), String> {
+    pub(super) fn parse_command(&mut self) -> Result<(), String> {
         let Some(command) = &self.request.command else { return Ok(()) };
         let mut reading = match &command.line {
-            CommandLine::Script(script) => read(script)?,
-            CommandLine::Words(words) => single(&words.iter().map(String::as_str).collect::<Vec<_>>())?,
+            CommandLine::Script(script) => parse_line(script)?,
+            CommandLine::Words(words) => parse_argv(&words.iter().map(String::as_str).collect::<Vec<_>>())?,
             CommandLine::OneOf(scripts) => {
-                self.candidates = scripts.iter().map(|script| read(script)).collect::<Result<_, _>>()?;
+                self.candidates = scripts.iter().map(|script| parse_line(script)).collect::<Result<_, _>>()?;
                 return Ok(());
             }
             CommandLine::Unknown => return Ok(()),
         };
         reading.note_environment(command.variables.iter());
-        self.reading = Some(reading);
+        self.parsed = Some(reading);
         Ok(())
     }
 
     /// The files that redirections of the command write, from every folder it may be in by then.
-    pub(super) fn written(&self) -> Vec<Target> {
-        let Some(reading) = &self.reading else { return Vec::new() };
-        let files = reading.writes.iter().flatten().map(String::as_str);
+    pub(super) fn redirect_targets(&self) -> Vec<PathTarget> {
+        let Some(reading) = &self.parsed else { return Vec::new() };
+        let files = reading.redirect_targets.iter().flatten().map(String::as_str);
         self.in_every_folder(reading, files)
     }
 
     /// The command lines that it runs or may run.
-    pub(super) fn readings(&self) -> impl Iterator<Item = &Reading> {
-        self.reading.iter().chain(&self.candidates)
+    pub(super) fn readings(&self) -> impl Iterator<Item = &ParsedCommandLine> {
+        self.parsed.iter().chain(&self.candidates)
     }
 
     /// The files that redirections of the command read, from every folder it may be in by then.
-    pub(super) fn redirected_from(&self) -> Vec<Target> {
-        let files =
-            |reading: &Reading| self.in_every_folder(reading, reading.reads.iter().flatten().map(String::as_str));
+    pub(super) fn redirected_from(&self) -> Vec<PathTarget> {
+        let files = |reading: &ParsedCommandLine| {
+            self.in_every_folder(reading, reading.reads.iter().flatten().map(String::as_str))
+        };
         self.readings().flat_map(files).collect()
     }
 
     /// Where links lead that words and redirections of the command name.
-    pub(super) fn linked_words(&self) -> &[Target] {
+    pub(super) fn linked_words(&self) -> &[PathTarget] {
         &self.linked_words
     }
 
     /// The files that words of the command's programs name, from every folder it may be in by then. With `changing`, only
     /// of programs that do more than look.
-    pub(super) fn named_by_words(&self, changing: bool) -> Vec<Target> {
-        let named = |reading: &Reading| {
+    pub(super) fn named_by_words(&self, changing: bool) -> Vec<PathTarget> {
+        let named = |reading: &ParsedCommandLine| {
             let commands = reading.commands.iter().filter(|command| !changing || !command_only_looks(command));
-            let words = commands.flat_map(|command| command.words.iter().skip(1)).filter_map(|word| word.known());
+            let words = commands.flat_map(|command| command.words.iter().skip(1)).filter_map(|word| word.as_literal());
             self.in_every_folder(reading, words.flat_map(file_names))
         };
         self.readings().flat_map(named).collect()
     }
 
-    fn in_every_folder<'b>(&self, reading: &Reading, files: impl Iterator<Item = &'b str>) -> Vec<Target> {
-        let mut dirs = vec![self.start()];
-        for step in &reading.moves {
+    fn in_every_folder<'b>(
+        &self,
+        reading: &ParsedCommandLine,
+        files: impl Iterator<Item = &'b str>,
+    ) -> Vec<PathTarget> {
+        let mut dirs = vec![self.start_dir()];
+        for step in &reading.cd_targets {
             let last = dirs.last().cloned().unwrap_or_default();
             dirs.push(last.join(step));
         }
         let workspace = &self.call.session.workspace;
         files
-            .flat_map(|file| dirs.iter().map(|dir| rule::target(workspace, Some(dir), file)).collect::<Vec<_>>())
+            .flat_map(|file| {
+                dirs.iter().map(|dir| rule::resolve_target(workspace, Some(dir), file)).collect::<Vec<_>>()
+            })
             .collect()
     }
 
     /// The folder that a command starts in, as the tool finds it.
-    pub(super) fn start(&self) -> PathBuf {
+    pub(super) fn start_dir(&self) -> PathBuf {
         if let Some(path) = self.start_path() {
-            return path.on_host();
+            return path.host_path();
         }
         let given = self.request.command.as_ref().and_then(|command| command.dir.as_deref());
-        let dir = self.call.session.dir().map(|dir| dir.on_host()).unwrap_or_default();
+        let dir = self.call.session.cwd().map(|dir| dir.host_path()).unwrap_or_default();
         given.map_or(dir.clone(), |given| dir.join(given))
     }
 
     /// The same, where it is a folder that a command may start in.
     pub(super) fn start_path(&self) -> Option<SafePath> {
         let session = &self.call.session;
-        let here = session.dir().ok()?;
+        let here = session.cwd().ok()?;
         match self.request.command.as_ref().and_then(|command| command.dir.as_deref()) {
             Some(dir) => session.workspace.check(Path::new(dir), Access::Read, Some(&here)).ok(),
             None => Some(here),
@@ -247,32 +254,32 @@ impl<'a> Deed<'a> {
 
     /// Whether its command starts at the top of the workspace: allow rules hold there and nowhere else.
     pub(super) fn starts_at_top(&self) -> bool {
-        let top = self.call.top().map(|top| top.on_host());
-        self.start_path().is_some_and(|start| top.is_ok_and(|top| top == start.on_host()))
+        let top = self.call.workspace_root().map(|top| top.host_path());
+        self.start_path().is_some_and(|start| top.is_ok_and(|top| top == start.host_path()))
     }
 
     /// A file that a redirection would write although the workspace protects it, with the reason.
-    pub(super) fn protected(&self) -> Option<(String, String)> {
+    pub(super) fn protected_redirect(&self) -> Option<(String, String)> {
         let rules = self.call.session.workspace.rules();
-        self.written().iter().find_map(|target| match target {
-            Target::Inside { relative, .. } => {
-                rules.denial(relative, Access::Write).map(|why| (target.shown(), why.to_owned()))
+        self.redirect_targets().iter().find_map(|target| match target {
+            PathTarget::Inside { relative, .. } => {
+                rules.denial_reason(relative, Access::Write).map(|why| (target.display(), why.to_owned()))
             }
-            Target::Outside(_) => None,
+            PathTarget::Outside(_) => None,
         })
     }
 
     /// Whether the tool only looks.
-    pub(super) fn only_looks(&self) -> bool {
-        only_looks(self.spec)
+    pub(super) fn is_read_only(&self) -> bool {
+        is_read_only_tool(self.spec)
     }
 }
 
 /// Whether a tool only looks. A tier can make a tool graver than its effects say, never lighter.
-pub(super) fn only_looks(spec: &Spec) -> bool {
+pub(super) fn is_read_only_tool(spec: &Spec) -> bool {
     let grave = [Effects::WRITES, Effects::NETWORK, Effects::EXECUTES, Effects::SPAWNS, Effects::DESTROYS];
     let raised = spec.tier.is_some_and(|tier| tier > Tier::ReadOnly);
-    !raised && !grave.iter().any(|effect| spec.effects.has(*effect))
+    !raised && !grave.iter().any(|effect| spec.effects.contains(*effect))
 }
 
 /// What a call names.
@@ -288,12 +295,12 @@ pub(crate) struct NamedPlaces {
 }
 
 /// The command line and the paths that a call names.
-pub(crate) fn named_in(spec: &Spec, args: &Value, call: &Call) -> NamedPlaces {
-    let deed = Deed::of(spec, args, call);
-    let start = if deed.command.is_some() { deed.start() } else { PathBuf::new() };
-    let inside = |target: Target| match target {
-        Target::Inside { relative, whole } => Some((relative, whole)),
-        Target::Outside(_) => None,
+pub(crate) fn command_and_paths(spec: &Spec, args: &Value, call: &Call) -> NamedPlaces {
+    let deed = CallAccess::new(spec, args, call);
+    let start = if deed.command.is_some() { deed.start_dir() } else { PathBuf::new() };
+    let inside = |target: PathTarget| match target {
+        PathTarget::Inside { relative, whole } => Some((relative, whole)),
+        PathTarget::Outside(_) => None,
     };
     let (paths, on_host) = deed.targets.into_iter().filter_map(inside).unzip();
     NamedPlaces { command: deed.command, start, paths, on_host }
@@ -302,29 +309,29 @@ pub(crate) fn named_in(spec: &Spec, args: &Value, call: &Call) -> NamedPlaces {
 /// What a tool known only at run time would use, by the usual names of arguments.
 fn guessed(spec: &Spec, args: &Value) -> AccessRequest {
     let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
-    let url = if spec.effects.has(Effects::NETWORK) { text("url") } else { None };
-    if spec.effects.has(Effects::EXECUTES) {
-        let line = ["command", "cmd"].into_iter().find_map(|name| line(args.get(name)?)).unwrap_or_default();
+    let url = if spec.effects.contains(Effects::NETWORK) { text("url") } else { None };
+    if spec.effects.contains(Effects::EXECUTES) {
+        let line = ["command", "cmd"].into_iter().find_map(|name| command_line(args.get(name)?)).unwrap_or_default();
         let dir = ["workdir", "cwd", "working_directory"].into_iter().find_map(text);
         let variables = args.get("env").and_then(Value::as_object).into_iter().flat_map(|env| env.keys().cloned());
         let command = RequestedCommand { line, dir, variables: variables.collect() };
         return AccessRequest { command: Some(command), url, ..AccessRequest::default() };
     }
-    let named = PATHS.iter().filter_map(|name| args.get(*name));
+    let named = PATH_PARAMETERS.iter().filter_map(|name| args.get(*name));
     let each = named.flat_map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice));
     let mut paths: Vec<String> = each.filter_map(Value::as_str).map(str::to_owned).collect();
-    if paths.is_empty() && takes_files(spec) {
+    if paths.is_empty() && has_path_parameter(spec) {
         paths.push(".".to_owned());
     }
     let request =
-        if spec.effects.has(Effects::WRITES) { AccessRequest::writes(paths) } else { AccessRequest::reads(paths) };
+        if spec.effects.contains(Effects::WRITES) { AccessRequest::writes(paths) } else { AccessRequest::reads(paths) };
     AccessRequest { url, ..request }
 }
 
 /// Whether a tool has a parameter for files.
-fn takes_files(spec: &Spec) -> bool {
-    let properties = spec.schema.get("properties").and_then(Value::as_object);
-    properties.is_some_and(|it| PATHS.iter().any(|name| it.contains_key(*name)))
+fn has_path_parameter(spec: &Spec) -> bool {
+    let properties = spec.input_schema.get("properties").and_then(Value::as_object);
+    properties.is_some_and(|it| PATH_PARAMETERS.iter().any(|name| it.contains_key(*name)))
 }
 
 /// What a word of a command may name: itself, and what stands behind an option or a sign in it. `if=key.pem`,
@@ -338,7 +345,7 @@ fn file_names(word: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A command in arguments: a script, or a list of words.
-fn line(value: &Value) -> Option<CommandLine> {
+fn command_line(value: &Value) -> Option<CommandLine> {
     match value {
         Value::String(text) => Some(CommandLine::Script(text.clone())),
         Value::Array(words) => {
@@ -350,7 +357,7 @@ fn line(value: &Value) -> Option<CommandLine> {
 }
 
 /// The host of an address, in lower case; `None` when it is written so that readers may differ.
-fn host(url: &str) -> Option<String> {
+fn url_host(url: &str) -> Option<String> {
     if url.chars().any(|it| it.is_control() || it.is_whitespace() || it == '\\') {
         return None;
     }
@@ -383,7 +390,7 @@ mod tests {
             ("example.com", None),
         ];
         for (url, wanted) in cases {
-            assert_eq!(host(url).as_deref(), wanted, "{url}");
+            assert_eq!(url_host(url).as_deref(), wanted, "{url}");
         }
     }
 }

@@ -5,11 +5,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Gate, Mode, Question, Refused, Verdict, ask, caution,
-    deed::{Address, Deed, Target},
-    rule::{Hit, Rule},
+    ApprovalRequest, Gate, GateDecision, Mode, Refused, ask, caution,
+    deed::{CallAccess, PathTarget, TargetHost},
+    rule::{Rule, RuleMatch},
 };
-use crate::commands::{self, Layer, Simple, visible};
+use crate::commands::{self, CommandRole, SimpleCommand, escape_invisible};
 
 /// What would happen to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -135,7 +135,7 @@ pub struct Explanation {
     pub suggested_rules: Vec<String>,
     /// What a person would be asked.
     #[serde(skip)]
-    pub question: Option<Question>,
+    pub question: Option<ApprovalRequest>,
 }
 
 impl Explanation {
@@ -161,13 +161,13 @@ impl Gate {
     /// Which rule decides about a call, and why. Earlier answers of a person do not count.
     pub(crate) async fn explain(&self, spec: &Spec, args: &Value, call: &Call) -> Explanation {
         let mode = self.mode.get();
-        let mut deed = Deed::of(spec, args, call);
-        if let Err(error) = self.read(&mut deed) {
+        let mut deed = CallAccess::new(spec, args, call);
+        if let Err(error) = self.parse_command(&mut deed) {
             return Explanation::refused(&spec.name, mode, Basis::InvalidCall, error.to_string());
         }
         // The gate reads a line only where something depends on it; here it is always shown.
-        if deed.reading.is_none() {
-            _ = deed.read();
+        if deed.parsed.is_none() {
+            _ = deed.parse_command();
         }
         self.look(&mut deed).await;
         let (outcome, basis, why) = self.outcome(&deed);
@@ -178,10 +178,10 @@ impl Gate {
             why,
             mode: mode.name(),
             commands: self.command_views(&deed),
-            unclear: deed.reading.iter().flat_map(|it| &it.doubts).map(|it| visible(&it.why)).collect(),
+            unclear: deed.parsed.iter().flat_map(|it| &it.ambiguities).map(|it| escape_invisible(&it.reason)).collect(),
             paths: path_views(&deed),
-            host: match &deed.address {
-                Some(Address::Host(host)) => Some(host.clone()),
+            host: match &deed.host {
+                Some(TargetHost::Host(host)) => Some(host.clone()),
                 _ => None,
             },
             suggested_rules: Vec::new(),
@@ -196,40 +196,41 @@ impl Gate {
             explanation.basis = Basis::Path { path };
         }
         if explanation.outcome == Outcome::Ask {
-            let question = ask::question(&deed, &explanation.why);
+            let question = ask::approval_request(&deed, &explanation.why);
             explanation.suggested_rules.clone_from(&question.rules);
             explanation.question = Some(question);
         }
         explanation
     }
 
-    fn outcome(&self, deed: &Deed<'_>) -> (Outcome, Basis, String) {
-        let text = |rule: &Rule| rule.text().to_owned();
+    fn outcome(&self, deed: &CallAccess<'_>) -> (Outcome, Basis, String) {
+        let text = |rule: &Rule| rule.source().to_owned();
         if self.is_free(deed.spec) {
             return (Outcome::Allow, Basis::ReadOnly, "the tool only reads, and no rule is about it".to_owned());
         }
-        match self.verdict(deed) {
+        match self.evaluate(deed) {
             Err(Refused { error, .. }) => {
                 let (outcome, basis) = self.basis_of_refusal(deed);
                 (outcome, basis, error.to_string())
             }
-            Ok(Verdict::Pass) => {
+            Ok(GateDecision::Pass) => {
                 let rules = self.covering(deed);
-                if self.allowed(deed) && !rules.is_empty() {
+                if self.is_allowed_by_rules(deed) && !rules.is_empty() {
                     let rules: Vec<_> = rules.into_iter().map(text).collect();
                     return (Outcome::Allow, Basis::AllowRules { rules }, "rules allow it".to_owned());
                 }
-                let looks = deed.only_looks() || deed.reading.as_ref().is_some_and(commands::line_only_looks);
+                let looks = deed.is_read_only() || deed.parsed.as_ref().is_some_and(commands::is_read_only_line);
                 if looks {
                     return (Outcome::Allow, Basis::ReadOnly, "it only reads".to_owned());
                 }
                 let why = format!("the mode {} lets it pass, and no rule is about it", self.mode.get().name());
                 (Outcome::Allow, Basis::Mode, why)
             }
-            Ok(Verdict::Ask { why, rule, .. }) => {
-                let denies = |rule: &str| self.deny.iter().any(|it| it.text() == rule && it.touches(deed) > Hit::No);
+            Ok(GateDecision::Ask { why, rule, .. }) => {
+                let denies =
+                    |rule: &str| self.deny.iter().any(|it| it.source() == rule && it.matches(deed) > RuleMatch::No);
                 let basis = match rule {
-                    Some(rule) if rule == caution::RULE => Basis::UntrustedContent,
+                    Some(rule) if rule == caution::TAINT_GRANT_KEY => Basis::UntrustedContent,
                     Some(rule) if denies(&rule) => Basis::DenyRule { rule, certain: false },
                     Some(rule) => Basis::AskRule { rule },
                     None => Basis::Mode,
@@ -243,16 +244,16 @@ impl Gate {
     }
 
     /// What stands behind a refusal, in the order of the gate.
-    fn basis_of_refusal(&self, deed: &Deed<'_>) -> (Outcome, Basis) {
-        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(deed) == Hit::Yes) {
-            return (Outcome::Deny, Basis::DenyRule { rule: rule.text().to_owned(), certain: true });
+    fn basis_of_refusal(&self, deed: &CallAccess<'_>) -> (Outcome, Basis) {
+        if let Some(rule) = self.deny.iter().find(|rule| rule.matches(deed) == RuleMatch::Yes) {
+            return (Outcome::Deny, Basis::DenyRule { rule: rule.source().to_owned(), certain: true });
         }
-        if let (Some(names), Some(reading)) = (&self.names, &deed.reading)
-            && names.judge(reading).is_some()
+        if let (Some(names), Some(reading)) = (&self.names, &deed.parsed)
+            && names.check_parsed(reading).is_some()
         {
             return (Outcome::Deny, Basis::Programs);
         }
-        if let Some((path, _)) = deed.protected() {
+        if let Some((path, _)) = deed.protected_redirect() {
             return (Outcome::Refuse, Basis::Path { path });
         }
         if self.mode.get() == Mode::Plan {
@@ -262,13 +263,13 @@ impl Gate {
     }
 
     /// The allow rules that cover a part of the call.
-    fn covering(&self, deed: &Deed<'_>) -> Vec<&Rule> {
+    fn covering(&self, deed: &CallAccess<'_>) -> Vec<&Rule> {
         let covers = |rule: &&Rule| {
-            let host = match &deed.address {
-                Some(Address::Host(host)) => rule.covers_host(host),
+            let host = match &deed.host {
+                Some(TargetHost::Host(host)) => rule.covers_host(host),
                 _ => false,
             };
-            let commands = deed.reading.iter().flat_map(|it| &it.commands);
+            let commands = deed.parsed.iter().flat_map(|it| &it.commands);
             !rule.has_content()
                 || host
                 || commands.into_iter().any(|command| rule.covers_command(command))
@@ -277,42 +278,42 @@ impl Gate {
         self.allow.iter().filter(|rule| rule.grants(deed)).filter(covers).collect()
     }
 
-    fn command_views(&self, deed: &Deed<'_>) -> Vec<CommandView> {
-        let allowed_by = |command: &Simple| {
+    fn command_views(&self, deed: &CallAccess<'_>) -> Vec<CommandView> {
+        let allowed_by = |command: &SimpleCommand| {
             let rule = self
                 .allow
                 .iter()
                 .find(|rule| rule.grants(deed) && (!rule.has_content() || rule.covers_command(command)));
-            rule.map(|rule| rule.text().to_owned())
+            rule.map(|rule| rule.source().to_owned())
         };
-        let view = |command: &Simple| CommandView {
-            text: visible(&command.written()),
-            role: match command.layer {
-                _ if commands::only_looks(command) && command.layer == Layer::Program => "reads",
-                Layer::Wrapper => "wraps",
+        let view = |command: &SimpleCommand| CommandView {
+            text: escape_invisible(&command.source()),
+            role: match command.role {
+                _ if commands::is_read_only_command(command) && command.role == CommandRole::Program => "reads",
+                CommandRole::Wrapper => "wraps",
                 _ => "runs",
             },
             allowed_by: allowed_by(command),
         };
-        deed.reading.iter().flat_map(|it| &it.commands).map(view).collect()
+        deed.parsed.iter().flat_map(|it| &it.commands).map(view).collect()
     }
 }
 
 /// The paths of a call with what the workspace says about each.
-fn path_views(deed: &Deed<'_>) -> Vec<PathView> {
+fn path_views(deed: &CallAccess<'_>) -> Vec<PathView> {
     let rules = deed.call.session.workspace.rules();
     let named = deed.places().map(|(target, access)| (target.clone(), access));
-    let redirected = deed.written().into_iter().map(|target| (target, Access::Write));
+    let redirected = deed.redirect_targets().into_iter().map(|target| (target, Access::Write));
     named
         .chain(redirected)
         .map(|(target, access)| {
             let refused = match &target {
-                Target::Inside { relative, .. } => rules.denial(relative, access).map(str::to_owned),
+                PathTarget::Inside { relative, .. } => rules.denial_reason(relative, access).map(str::to_owned),
                 // The sandbox decides about a command; a file tool is refused.
-                Target::Outside(_) if deed.command.is_some() => None,
-                Target::Outside(_) => Some("it is outside of the workspace".to_owned()),
+                PathTarget::Outside(_) if deed.command.is_some() => None,
+                PathTarget::Outside(_) => Some("it is outside of the workspace".to_owned()),
             };
-            PathView { path: target.shown(), access: if access == Access::Write { "write" } else { "read" }, refused }
+            PathView { path: target.display(), access: if access == Access::Write { "write" } else { "read" }, refused }
         })
         .collect()
 }

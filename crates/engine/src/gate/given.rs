@@ -8,43 +8,43 @@ use std::{
 };
 
 use super::{
-    deed::{Address, Deed},
+    deed::{CallAccess, TargetHost},
     scripts::works_elsewhere,
 };
-use crate::commands::{Layer, Simple, base_name, only_looks, quote};
+use crate::commands::{CommandRole, SimpleCommand, base_name, is_read_only_command, quote};
 
 /// The most sessions whose grants are kept; the oldest is forgotten first, and simply asked again.
-const MOST_SESSIONS: usize = 1000;
+const MAX_SESSIONS: usize = 1000;
 /// The most grants of one session.
-const MOST_GRANTS: usize = 1000;
+const MAX_GRANTS: usize = 1000;
 /// The most questions in a minute. Who answers more than this reads none of them.
-const MOST_QUESTIONS: usize = 30;
+const MAX_PROMPTS_PER_MINUTE: usize = 30;
 /// How often the very same call is put to a person who refuses it.
-const MOST_REFUSALS: u8 = 2;
+const MAX_REPEATED_DENIALS: u8 = 2;
 
 /// Grants of all sessions.
 #[derive(Default)]
-pub(super) struct Given(Mutex<Sessions>);
+pub(super) struct Grants(Mutex<GrantTable>);
 
 #[derive(Default)]
-struct Sessions {
-    states: HashMap<String, Arc<Asked>>,
+struct GrantTable {
+    states: HashMap<String, Arc<SessionGrants>>,
     order: VecDeque<String>,
 }
 
 /// What one session was asked, and what was allowed.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct SessionGrants {
     /// Held while a question is open: a person answers one at a time, and an answer may settle the next.
-    pub(super) turn: tokio::sync::Mutex<()>,
-    inner: Mutex<Inner>,
+    pub(super) prompt_lock: tokio::sync::Mutex<()>,
+    inner: Mutex<GrantState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct GrantState {
     grants: VecDeque<Grant>,
-    times: VecDeque<Instant>,
-    refused: HashMap<String, u8>,
+    prompt_times: VecDeque<Instant>,
+    denials: HashMap<String, u8>,
 }
 
 /// One thing that was allowed. It answers the same question only: a yes to the mode's question is none to a rule's.
@@ -52,35 +52,35 @@ struct Inner {
 struct Grant {
     tool: String,
     rule: Option<String>,
-    scope: Scope,
+    scope: GrantScope,
     /// The folder of a command, and the project scripts that it ran: elsewhere and for others it is asked again.
     place: Option<(PathBuf, String)>,
 }
 
 /// How far a yes for the session reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Scope {
+enum GrantScope {
     /// Every call of the tool.
     Tool,
     /// Calls of the tool to this host.
     Host(String),
     /// Commands like this one.
-    Like(Like),
+    SimilarCommand(CommandPattern),
     /// This very command line, in this folder.
-    Text(String),
+    ExactCommand(String),
 }
 
 /// A command that others may be like: the same first words, and no option that it did not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Like {
-    head: Vec<String>,
+struct CommandPattern {
+    first_words: Vec<String>,
     /// `None` where all words must be the same.
     options: Option<Vec<String>>,
 }
 
 /// Programs whose subcommand says what they do, with the subcommands whose names may vary. What fetches code is not here.
 #[rustfmt::skip]
-const FAMILIES: &[(&str, &[&str])] = &[
+const SUBCOMMAND_PROGRAMS: &[(&str, &[&str])] = &[
     ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "nextest", "test", "tree"]),
     ("git", &["add", "blame", "branch", "commit", "diff", "log", "restore", "show", "status", "switch"]),
     ("go", &["build", "fmt", "list", "test", "vet"]),
@@ -94,41 +94,41 @@ const FAMILIES: &[(&str, &[&str])] = &[
 /// Whether these words begin with a program and one of its usual subcommands.
 pub(super) fn is_known_command(words: &[String]) -> bool {
     let [program, subcommand, ..] = words else { return false };
-    FAMILIES.iter().any(|(name, subcommands)| name == program && subcommands.contains(&subcommand.as_str()))
+    SUBCOMMAND_PROGRAMS.iter().any(|(name, subcommands)| name == program && subcommands.contains(&subcommand.as_str()))
 }
 
-impl Like {
-    fn new(command: &Simple) -> Option<Self> {
+impl CommandPattern {
+    fn new(command: &SimpleCommand) -> Option<Self> {
         let argv = command.argv()?;
         let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         if works_elsewhere(command) {
-            return Some(Self { head: own(&argv), options: None });
+            return Some(Self { first_words: own(&argv), options: None });
         }
-        let family = FAMILIES.iter().find(|(name, _)| argv.first() == Some(name));
+        let family = SUBCOMMAND_PROGRAMS.iter().find(|(name, _)| argv.first() == Some(name));
         let known = family.is_some_and(|(_, subcommands)| argv.get(1).is_some_and(|it| subcommands.contains(it)));
-        if known && command.layer == Layer::Program {
+        if known && command.role == CommandRole::Program {
             let options: Vec<_> = argv[2..].iter().copied().filter(|word| word.starts_with('-')).collect();
-            return Some(Self { head: own(&argv[..2]), options: Some(own(&options)) });
+            return Some(Self { first_words: own(&argv[..2]), options: Some(own(&options)) });
         }
-        Some(Self { head: own(&argv), options: None })
+        Some(Self { first_words: own(&argv), options: None })
     }
 
-    fn covers(&self, command: &Simple) -> bool {
+    fn covers(&self, command: &SimpleCommand) -> bool {
         let Some(argv) = command.argv() else { return false };
         match &self.options {
-            None => argv == self.head,
+            None => argv == self.first_words,
             Some(options) => {
-                argv.len() >= self.head.len()
-                    && argv.iter().zip(&self.head).all(|(word, head)| word == head)
-                    && argv[self.head.len()..]
+                argv.len() >= self.first_words.len()
+                    && argv.iter().zip(&self.first_words).all(|(word, head)| word == head)
+                    && argv[self.first_words.len()..]
                         .iter()
                         .all(|word| !word.starts_with('-') || options.iter().any(|option| option == word))
             }
         }
     }
 
-    fn shown(&self) -> String {
-        let head = quote(self.head.iter().map(String::as_str));
+    fn display(&self) -> String {
+        let head = quote(self.first_words.iter().map(String::as_str));
         match &self.options {
             None => format!("`{head}` exactly"),
             Some(options) if options.is_empty() => format!("`{head}` with any names, without options"),
@@ -138,48 +138,49 @@ impl Like {
 }
 
 /// How far a yes for the session to this deed would reach.
-fn scopes(deed: &Deed<'_>) -> Vec<Scope> {
-    if let Some(reading) = &deed.reading
-        && reading.is_clear()
-        && let Some(likes) = asked(&reading.commands).map(Like::new).collect::<Option<Vec<_>>>()
+fn scopes(deed: &CallAccess<'_>) -> Vec<GrantScope> {
+    if let Some(reading) = &deed.parsed
+        && reading.is_fully_understood()
+        && let Some(likes) =
+            commands_needing_approval(&reading.commands).map(CommandPattern::new).collect::<Option<Vec<_>>>()
     {
-        return likes.into_iter().map(Scope::Like).collect();
+        return likes.into_iter().map(GrantScope::SimilarCommand).collect();
     }
-    match (&deed.command, &deed.address) {
-        (Some(command), _) => vec![Scope::Text(format!("{}\n{command}", deed.start().display()))],
-        (None, Some(Address::Host(host))) => vec![Scope::Host(host.clone())],
-        (None, Some(Address::Unclear)) => vec![Scope::Text(deed.args.to_string())],
-        (None, None) => vec![Scope::Tool],
+    match (&deed.command, &deed.host) {
+        (Some(command), _) => vec![GrantScope::ExactCommand(format!("{}\n{command}", deed.start_dir().display()))],
+        (None, Some(TargetHost::Host(host))) => vec![GrantScope::Host(host.clone())],
+        (None, Some(TargetHost::Ambiguous)) => vec![GrantScope::ExactCommand(deed.args.to_string())],
+        (None, None) => vec![GrantScope::Tool],
     }
 }
 
 /// What a yes to a command is bound to: the folder that it starts in, and the scripts of the project that it runs.
-fn place(deed: &Deed<'_>) -> Option<(PathBuf, String)> {
+fn place(deed: &CallAccess<'_>) -> Option<(PathBuf, String)> {
     deed.command.as_ref()?;
-    let commands = deed.reading.as_ref().map(|reading| reading.commands.as_slice()).unwrap_or_default();
+    let commands = deed.parsed.as_ref().map(|reading| reading.commands.as_slice()).unwrap_or_default();
     let scripts = deed.scripts.as_ref().map(|manifests| manifests.lines(commands)).unwrap_or_default();
-    Some((deed.start(), scripts))
+    Some((deed.start_dir(), scripts))
 }
 
 /// The commands of a line that need a yes: not those that only look or only wrap another.
-pub(super) fn asked(commands: &[Simple]) -> impl Iterator<Item = &Simple> {
-    commands.iter().filter(|command| command.layer != Layer::Wrapper && !only_looks(command))
+pub(super) fn commands_needing_approval(commands: &[SimpleCommand]) -> impl Iterator<Item = &SimpleCommand> {
+    commands.iter().filter(|command| command.role != CommandRole::Wrapper && !is_read_only_command(command))
 }
 
 /// What a yes for the session would allow, in words.
-pub(super) fn grant_in_words(deed: &Deed<'_>) -> String {
+pub(super) fn describe_grant(deed: &CallAccess<'_>) -> String {
     let tool = &deed.spec.name;
     let words: Vec<_> = scopes(deed)
         .iter()
         .map(|scope| match scope {
-            Scope::Tool => format!("every call of {tool}"),
-            Scope::Host(host) => format!("every call of {tool} to {host}"),
-            Scope::Like(like) => like.shown(),
-            Scope::Text(_) => "exactly this call".to_owned(),
+            GrantScope::Tool => format!("every call of {tool}"),
+            GrantScope::Host(host) => format!("every call of {tool} to {host}"),
+            GrantScope::SimilarCommand(like) => like.display(),
+            GrantScope::ExactCommand(_) => "exactly this call".to_owned(),
         })
         .collect();
     let words = words.join(", ");
-    crate::commands::visible(&match place(deed) {
+    crate::commands::escape_invisible(&match place(deed) {
         Some((folder, scripts)) if scripts.is_empty() => format!("{words}, in {}", folder.display()),
         Some((folder, _)) => {
             format!("{words}, in {}, until the project's script for it changes", folder.display())
@@ -188,43 +189,45 @@ pub(super) fn grant_in_words(deed: &Deed<'_>) -> String {
     })
 }
 
-impl Given {
+impl Grants {
     /// The state of a session; a new one if it is not known.
-    pub(super) fn of(&self, session: &str) -> Arc<Asked> {
+    pub(super) fn for_session(&self, session: &str) -> Arc<SessionGrants> {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = sessions.states.get(session) {
             return state.clone();
         }
-        if sessions.order.len() >= MOST_SESSIONS
+        if sessions.order.len() >= MAX_SESSIONS
             && let Some(oldest) = sessions.order.pop_front()
         {
             sessions.states.remove(&oldest);
         }
-        let state = Arc::<Asked>::default();
+        let state = Arc::<SessionGrants>::default();
         sessions.order.push_back(session.to_owned());
         sessions.states.insert(session.to_owned(), state.clone());
         state
     }
 }
 
-impl Asked {
-    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+impl SessionGrants {
+    fn state(&self) -> std::sync::MutexGuard<'_, GrantState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether everything that this deed needs was allowed before, for the same reason to ask.
-    pub(super) fn covers(&self, deed: &Deed<'_>, rule: Option<&str>) -> bool {
-        let inner = self.inner();
+    pub(super) fn covers(&self, deed: &CallAccess<'_>, rule: Option<&str>) -> bool {
+        let inner = self.state();
         let here = place(deed);
         let same =
             |grant: &&Grant| grant.tool == deed.spec.name && grant.rule.as_deref() == rule && grant.place == here;
         let mut grants = inner.grants.iter().filter(same);
-        match &deed.reading {
-            Some(reading) if reading.is_clear() => {
-                let likes: Vec<_> =
-                    grants.filter_map(|it| if let Scope::Like(like) = &it.scope { Some(like) } else { None }).collect();
+        match &deed.parsed {
+            Some(reading) if reading.is_fully_understood() => {
+                let likes: Vec<_> = grants
+                    .filter_map(|it| if let GrantScope::SimilarCommand(like) = &it.scope { Some(like) } else { None })
+                    .collect();
                 !likes.is_empty()
-                    && asked(&reading.commands).all(|command| likes.iter().any(|like| like.covers(command)))
+                    && commands_needing_approval(&reading.commands)
+                        .all(|command| likes.iter().any(|like| like.covers(command)))
             }
             _ => {
                 let wanted = scopes(deed);
@@ -234,10 +237,10 @@ impl Asked {
     }
 
     /// Keeps a yes for the session.
-    pub(super) fn keep(&self, deed: &Deed<'_>, rule: Option<&str>) {
-        let mut inner = self.inner();
+    pub(super) fn add_grant(&self, deed: &CallAccess<'_>, rule: Option<&str>) {
+        let mut inner = self.state();
         for scope in scopes(deed) {
-            if inner.grants.len() >= MOST_GRANTS {
+            if inner.grants.len() >= MAX_GRANTS {
                 inner.grants.pop_front();
             }
             inner.grants.push_back(Grant {
@@ -250,35 +253,35 @@ impl Asked {
     }
 
     /// Counts a question, or says why it is not put.
-    pub(super) fn may_ask(&self, deed: &Deed<'_>) -> Result<(), String> {
-        let mut inner = self.inner();
-        if inner.refused.get(&same_call(deed)).is_some_and(|times| *times >= MOST_REFUSALS) {
+    pub(super) fn check_prompt_limits(&self, deed: &CallAccess<'_>) -> Result<(), String> {
+        let mut inner = self.state();
+        if inner.denials.get(&call_key(deed)).is_some_and(|times| *times >= MAX_REPEATED_DENIALS) {
             return Err("the user refused this same call before and is not asked again; do something else, or end your turn and explain what you need".into());
         }
         let now = Instant::now();
-        while inner.times.front().is_some_and(|then| now.duration_since(*then) > Duration::from_secs(60)) {
-            inner.times.pop_front();
+        while inner.prompt_times.front().is_some_and(|then| now.duration_since(*then) > Duration::from_secs(60)) {
+            inner.prompt_times.pop_front();
         }
-        if inner.times.len() >= MOST_QUESTIONS {
+        if inner.prompt_times.len() >= MAX_PROMPTS_PER_MINUTE {
             return Err(format!(
-                "the user was asked {MOST_QUESTIONS} questions within a minute and is not asked more; wait, or do several things in one call"
+                "the user was asked {MAX_PROMPTS_PER_MINUTE} questions within a minute and is not asked more; wait, or do several things in one call"
             ));
         }
-        inner.times.push_back(now);
+        inner.prompt_times.push_back(now);
         Ok(())
     }
 
     /// Remembers a no.
-    pub(super) fn refuse(&self, deed: &Deed<'_>) {
-        let mut inner = self.inner();
-        if inner.refused.len() < MOST_GRANTS {
-            *inner.refused.entry(same_call(deed)).or_default() += 1;
+    pub(super) fn record_denial(&self, deed: &CallAccess<'_>) {
+        let mut inner = self.state();
+        if inner.denials.len() < MAX_GRANTS {
+            *inner.denials.entry(call_key(deed)).or_default() += 1;
         }
     }
 }
 
 /// The same bytes to the same tool.
-fn same_call(deed: &Deed<'_>) -> String {
+fn call_key(deed: &CallAccess<'_>) -> String {
     let args = deed.args.to_string();
     // A long call is told by its length and beginning: only a refusal hangs on it.
     let head: String = args.chars().take(4096).collect();

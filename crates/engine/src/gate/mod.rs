@@ -28,19 +28,19 @@ use futures::FutureExt;
 use helve_contract::{Call, Effects, Error, Refusal, Result, Spec, Tier};
 use serde_json::Value;
 
-pub use ask::{Answer, Approver, Argument, Question, ShownSize};
-pub use caution::Caution;
+pub use ask::{ApprovalDecision, ApprovalRequest, Approver, Argument, ShownSize};
+pub use caution::TaintPolicy;
 pub use class::{CLASS_NAMES, RuleClass};
 pub use explain::{Basis, CommandView, Explanation, Outcome, PathView};
 pub use rule::Rule;
 pub use scripts::ScriptSnapshot;
 
-use crate::commands::{self, NameList, quote, visible};
-use caution::Standing;
-use deed::{Address, Deed};
-pub(crate) use deed::{NamedPlaces, named_in};
-use given::Given;
-use rule::Hit;
+use crate::commands::{self, ProgramAllowlist, escape_invisible, quote};
+use caution::TaintDecision;
+use deed::{CallAccess, TargetHost};
+pub(crate) use deed::{NamedPlaces, command_and_paths};
+use given::Grants;
+use rule::RuleMatch;
 
 /// What is asked before a call. Deny rules hold in every mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -79,12 +79,12 @@ impl Mode {
 
     /// This mode, or the other one where that lets less pass: a child's is never looser than its parent's.
     #[must_use]
-    pub fn at_most(self, other: Self) -> Self {
-        if self.looseness() <= other.looseness() { self } else { other }
+    pub fn stricter(self, other: Self) -> Self {
+        if self.permissiveness() <= other.permissiveness() { self } else { other }
     }
 
     /// How much passes without anybody's yes. In `Default` a person may still be asked, so `DontAsk` lets less pass.
-    fn looseness(self) -> u8 {
+    fn permissiveness(self) -> u8 {
         match self {
             Self::Plan => 0,
             Self::DontAsk => 1,
@@ -95,7 +95,7 @@ impl Mode {
         }
     }
 
-    fn of(number: u8) -> Self {
+    fn from_index(number: u8) -> Self {
         Self::ALL.iter().find(|(_, mode)| *mode as u8 == number).map_or(Self::Default, |(_, mode)| *mode)
     }
 }
@@ -113,7 +113,7 @@ impl FromStr for Mode {
 }
 
 /// The half of a switch that holds the mode now.
-const LOWER: u8 = 0xf;
+const CURRENT_MODE_MASK: u8 = 0xf;
 /// Where tools take the kind of an agent.
 const AGENT_KINDS: [&str; 2] = ["subagent_type", "agent_name"];
 
@@ -132,22 +132,26 @@ impl ModeSwitch {
     pub fn set(&self, mode: Mode) {
         _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
             // The mode before a plan stays in the upper half, for when the plan is approved.
-            let before = if mode == Mode::Plan && old & LOWER != Mode::Plan as u8 { old & LOWER } else { old >> 4 };
+            let before = if mode == Mode::Plan && old & CURRENT_MODE_MASK != Mode::Plan as u8 {
+                old & CURRENT_MODE_MASK
+            } else {
+                old >> 4
+            };
             Some(before << 4 | mode as u8)
         });
     }
 
     /// The mode now.
     pub fn get(&self) -> Mode {
-        Mode::of(self.0.load(Ordering::SeqCst) & LOWER)
+        Mode::from_index(self.0.load(Ordering::SeqCst) & CURRENT_MODE_MASK)
     }
 
     /// Changes of files pass from now on, unless more passes already.
     pub fn accept_edits(&self) {
         _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
-            let now = Mode::of(old & LOWER);
-            let stricter = now.looseness() < Mode::AcceptEdits.looseness();
-            stricter.then_some(old & !LOWER | Mode::AcceptEdits as u8)
+            let now = Mode::from_index(old & CURRENT_MODE_MASK);
+            let stricter = now.permissiveness() < Mode::AcceptEdits.permissiveness();
+            stricter.then_some(old & !CURRENT_MODE_MASK | Mode::AcceptEdits as u8)
         });
     }
 
@@ -155,9 +159,9 @@ impl ModeSwitch {
     /// no plan mode to end.
     pub fn end_plan(&self) -> Option<Mode> {
         let ended = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
-            (old & LOWER == Mode::Plan as u8).then_some(old >> 4)
+            (old & CURRENT_MODE_MASK == Mode::Plan as u8).then_some(old >> 4)
         });
-        ended.ok().map(|old| Mode::of(old >> 4))
+        ended.ok().map(|old| Mode::from_index(old >> 4))
     }
 }
 
@@ -173,11 +177,11 @@ pub struct Gate {
     allow: Vec<Rule>,
     ask: Vec<Rule>,
     deny: Vec<Rule>,
-    names: Option<NameList>,
-    caution: Caution,
+    names: Option<ProgramAllowlist>,
+    taint_policy: TaintPolicy,
     approver: Option<Arc<dyn Approver>>,
-    patience: Duration,
-    given: Given,
+    approval_timeout: Duration,
+    grants: Grants,
     scripts: ScriptSnapshot,
     asks_web_in_plan: bool,
 }
@@ -210,10 +214,10 @@ impl Gate {
             ask: Vec::new(),
             deny: Vec::new(),
             names: None,
-            caution: Caution::default(),
+            taint_policy: TaintPolicy::default(),
             approver: None,
-            patience: Duration::from_secs(600),
-            given: Given::default(),
+            approval_timeout: Duration::from_secs(600),
+            grants: Grants::default(),
             scripts: ScriptSnapshot::default(),
             asks_web_in_plan: false,
         }
@@ -244,20 +248,20 @@ impl Gate {
     }
 
     /// Which programs a command line may name.
-    pub fn commands(mut self, names: NameList) -> Self {
+    pub fn program_allowlist(mut self, names: ProgramAllowlist) -> Self {
         self.names = Some(names);
         self
     }
 
     /// What follows when a stranger's words have come in.
-    pub fn caution(mut self, caution: Caution) -> Self {
-        self.caution = caution;
+    pub fn taint_policy(mut self, caution: TaintPolicy) -> Self {
+        self.taint_policy = caution;
         self
     }
 
     /// How long an answer may take; later is a no.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn approval_timeout(mut self, patience: Duration) -> Self {
+        self.approval_timeout = patience;
         self
     }
 
@@ -284,44 +288,44 @@ impl Gate {
     }
 
     /// Lets a call pass, or says why not and what to do.
-    pub(crate) async fn pass(&self, spec: &Spec, args: &Value, call: &Call) -> Result<(), Refused> {
+    pub(crate) async fn authorize(&self, spec: &Spec, args: &Value, call: &Call) -> Result<(), Refused> {
         if self.is_free(spec) {
             return Ok(());
         }
-        let mut deed = Deed::of(spec, args, call);
-        self.read(&mut deed).map_err(Refused::by_rule)?;
+        let mut deed = CallAccess::new(spec, args, call);
+        self.parse_command(&mut deed).map_err(Refused::by_rule)?;
         self.look(&mut deed).await;
-        match self.verdict(&deed)? {
-            Verdict::Pass => Ok(()),
-            Verdict::Ask { why, rule, refusal } => {
-                let answer = self.put(&deed, &why, rule.as_deref()).await;
+        match self.evaluate(&deed)? {
+            GateDecision::Pass => Ok(()),
+            GateDecision::Ask { why, rule, refusal } => {
+                let answer = self.request_approval(&deed, &why, rule.as_deref()).await;
                 answer.map_err(|error| Refused { error, why: refusal })
             }
         }
     }
 
     /// What [`pass`](Self::pass) would do, without asking anybody: a question that nobody would answer is a denial.
-    pub(crate) fn decide(&self, spec: &Spec, args: &Value, call: &Call) -> Result<Verdict> {
+    pub(crate) fn decide(&self, spec: &Spec, args: &Value, call: &Call) -> Result<GateDecision> {
         if self.is_free(spec) {
-            return Ok(Verdict::Pass);
+            return Ok(GateDecision::Pass);
         }
-        let mut deed = Deed::of(spec, args, call);
-        self.read(&mut deed)?;
+        let mut deed = CallAccess::new(spec, args, call);
+        self.parse_command(&mut deed)?;
         // A host that cannot answer at once is not waited for: then links and scripts count as unknown, and rules do not
         // allow the call.
         _ = self.look(&mut deed).now_or_never();
-        let verdict = self.verdict(&deed).map_err(|refused| refused.error)?;
-        let Verdict::Ask { why, rule, refusal } = verdict else { return Ok(Verdict::Pass) };
+        let verdict = self.evaluate(&deed).map_err(|refused| refused.error)?;
+        let GateDecision::Ask { why, rule, refusal } = verdict else { return Ok(GateDecision::Pass) };
         self.askable(&deed, &why)?;
-        let state = self.given.of(&call.session.id);
+        let state = self.grants.for_session(&call.session.id);
         if state.covers(&deed, rule.as_deref()) {
-            return Ok(Verdict::Pass);
+            return Ok(GateDecision::Pass);
         }
-        Ok(Verdict::Ask { why, rule, refusal })
+        Ok(GateDecision::Ask { why, rule, refusal })
     }
 
     /// Finds out what the arguments do not say: where links lead, and which project scripts a command runs.
-    async fn look(&self, deed: &mut Deed<'_>) {
+    async fn look(&self, deed: &mut CallAccess<'_>) {
         let rules = !(self.allow.is_empty() && self.ask.is_empty() && self.deny.is_empty());
         let lenient = matches!(self.mode.get(), Mode::Open | Mode::BypassPermissions);
         if !rules && lenient {
@@ -338,24 +342,30 @@ impl Gate {
 
     /// Looking passes in every mode, unless there is a rule that might be about it or it also sends something.
     fn is_free(&self, spec: &Spec) -> bool {
-        self.deny.is_empty() && self.ask.is_empty() && deed::only_looks(spec) && !spec.effects.has(Effects::SENDS)
+        self.deny.is_empty()
+            && self.ask.is_empty()
+            && deed::is_read_only_tool(spec)
+            && !spec.effects.contains(Effects::SENDS)
     }
 
     /// Somebody to ask, or the refusal where there is nobody.
-    fn askable(&self, deed: &Deed<'_>, why: &str) -> Result<&Arc<dyn Approver>> {
+    fn askable(&self, deed: &CallAccess<'_>, why: &str) -> Result<&Arc<dyn Approver>> {
         if self.mode.get() == Mode::DontAsk {
             return Err(Error::denied(format!(
                 "not allowed, because {why}, and in this mode nobody is asked. {}",
-                remedy(deed)
+                how_to_allow(deed)
             )));
         }
         self.approver.as_ref().ok_or_else(|| {
-            Error::denied(format!("not allowed, because {why}, and there is nobody to ask here. {}", remedy(deed)))
+            Error::denied(format!(
+                "not allowed, because {why}, and there is nobody to ask here. {}",
+                how_to_allow(deed)
+            ))
         })
     }
 
     /// Reads the command line where something hangs on it. A line too long to be read is then denied, never asked.
-    fn read(&self, deed: &mut Deed<'_>) -> Result<()> {
+    fn parse_command(&self, deed: &mut CallAccess<'_>) -> Result<()> {
         if deed.command.as_ref().is_some_and(|command| command.contains('\0')) {
             return Err(Error::denied(
                 "the command has a NUL character in it, which no shell reads as it stands; remove it",
@@ -364,101 +374,101 @@ impl Gate {
         let protects = deed.call.session.workspace.rules().iter().next().is_some();
         let rules = [&self.deny, &self.ask].into_iter().flatten().any(Rule::has_content);
         let lenient = matches!(self.mode.get(), Mode::Open | Mode::BypassPermissions);
-        let cautious = matches!(self.caution, Caution::Ask | Caution::Deny);
+        let cautious = matches!(self.taint_policy, TaintPolicy::Ask | TaintPolicy::Deny);
         if lenient && !rules && !cautious && self.names.is_none() {
             // Nothing asks what the line says but the protected names, and those the sandbox holds as well.
             if protects {
-                _ = deed.read();
+                _ = deed.parse_command();
             }
             return Ok(());
         }
-        deed.read().map_err(|why| Error::denied(format!("{why}. Split it into smaller commands.")))
+        deed.parse_command().map_err(|why| Error::denied(format!("{why}. Split it into smaller commands.")))
     }
 
     /// What the rules and the mode say, in the order of the gate.
-    fn verdict(&self, deed: &Deed<'_>) -> Result<Verdict, Refused> {
-        let uncertain = self.denied(deed).map_err(Refused::by_rule)?;
+    fn evaluate(&self, deed: &CallAccess<'_>) -> Result<GateDecision, Refused> {
+        let uncertain = self.check_deny_rules(deed).map_err(Refused::by_rule)?;
         if self.mode.get() == Mode::Plan && !looks_in_plan(deed) {
             let error = Error::denied(format!(
                 "this session is in plan mode, and {}. Only reads, searches and commands that change nothing are \
                  allowed until the user has approved the plan",
-                reason(deed)
+                approval_reason(deed)
             ));
             return Err(Refused { error, why: Refusal::PlanMode });
         }
         if let Some(rule) = uncertain {
             let why = format!(
                 "the rule {} denies some commands, and this one is not fully understood: {}",
-                rule.text(),
-                doubts(deed)
+                rule.source(),
+                describe_ambiguities(deed)
             );
-            return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()), refusal: Refusal::AskRule });
+            return Ok(GateDecision::Ask { why, rule: Some(rule.source().to_owned()), refusal: Refusal::AskRule });
         }
-        if let Some(rule) = self.ask.iter().find(|rule| rule.wants_asked(deed) > Hit::No) {
-            let why = format!("the rule {} wants it asked", rule.text());
-            return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()), refusal: Refusal::AskRule });
+        if let Some(rule) = self.ask.iter().find(|rule| rule.wants_asked(deed) > RuleMatch::No) {
+            let why = format!("the rule {} wants it asked", rule.source());
+            return Ok(GateDecision::Ask { why, rule: Some(rule.source().to_owned()), refusal: Refusal::AskRule });
         }
-        let looks = deed.reading.as_ref().is_some_and(commands::line_only_looks);
-        let suspect = match caution::standing(self.caution, self.mode.get(), deed, self.names_host(deed)) {
-            Standing::Denied(why) if !looks => {
+        let looks = deed.parsed.as_ref().is_some_and(commands::is_read_only_line);
+        let suspect = match caution::decide(self.taint_policy, self.mode.get(), deed, self.allows_host(deed)) {
+            TaintDecision::Deny(why) if !looks => {
                 return Err(Refused::by_rule(Error::denied(format!(
                     "{} is denied, because {why}; tell the user what you need it for",
                     deed.spec.name
                 ))));
             }
-            Standing::Asked(why) if !looks => {
+            TaintDecision::Ask(why) if !looks => {
                 // The automatic policy asks in some modes only.
-                let refusal = if self.caution == Caution::Ask { Refusal::AskRule } else { Refusal::Approval };
-                return Ok(Verdict::Ask { why, rule: Some(caution::RULE.to_owned()), refusal });
+                let refusal = if self.taint_policy == TaintPolicy::Ask { Refusal::AskRule } else { Refusal::Approval };
+                return Ok(GateDecision::Ask { why, rule: Some(caution::TAINT_GRANT_KEY.to_owned()), refusal });
             }
-            Standing::Suspect(why) => Some(why),
+            TaintDecision::Annotate(why) => Some(why),
             _ => None,
         };
-        if self.allowed(deed) || self.mode_passes(deed) {
-            return Ok(Verdict::Pass);
+        if self.is_allowed_by_rules(deed) || self.is_allowed_by_mode(deed) {
+            return Ok(GateDecision::Pass);
         }
         let (why, rule) = match suspect {
-            Some(why) => (format!("{}; {why}", reason(deed)), Some(caution::RULE.to_owned())),
-            None => (reason(deed), None),
+            Some(why) => (format!("{}; {why}", approval_reason(deed)), Some(caution::TAINT_GRANT_KEY.to_owned())),
+            None => (approval_reason(deed), None),
         };
-        Ok(Verdict::Ask { why, rule, refusal: Refusal::Approval })
+        Ok(GateDecision::Ask { why, rule, refusal: Refusal::Approval })
     }
 
     /// Whether an allow rule names the host that a call goes to.
-    fn names_host(&self, deed: &Deed<'_>) -> bool {
-        let Some(Address::Host(host)) = &deed.address else { return false };
+    fn allows_host(&self, deed: &CallAccess<'_>) -> bool {
+        let Some(TargetHost::Host(host)) = &deed.host else { return false };
         self.allow.iter().any(|rule| rule.has_content() && rule.grants(deed) && rule.covers_host(host))
     }
 
     /// Refuses what is denied; a rule that may be meant, but cannot be decided, comes back.
-    fn denied(&self, deed: &Deed<'_>) -> Result<Option<&Rule>> {
+    fn check_deny_rules(&self, deed: &CallAccess<'_>) -> Result<Option<&Rule>> {
         let mut uncertain = None;
         for rule in &self.deny {
-            match rule.touches(deed) {
-                Hit::Yes => {
+            match rule.matches(deed) {
+                RuleMatch::Yes => {
                     return Err(Error::denied(format!(
                         "{} is denied by the rule {}; do it another way, or ask the user to change the rule",
                         deed.spec.name,
-                        rule.text()
+                        rule.source()
                     )));
                 }
-                Hit::Perhaps => uncertain = uncertain.or(Some(rule)),
-                Hit::No => {}
+                RuleMatch::Possible => uncertain = uncertain.or(Some(rule)),
+                RuleMatch::No => {}
             }
         }
-        if let (Some(names), Some(reading)) = (&self.names, &deed.reading)
-            && let Some(why) = names.judge(reading)
+        if let (Some(names), Some(reading)) = (&self.names, &deed.parsed)
+            && let Some(why) = names.check_parsed(reading)
         {
             return Err(Error::denied(why));
         }
-        if let Some((path, why)) = deed.protected() {
+        if let Some((path, why)) = deed.protected_redirect() {
             return Err(Error::denied(format!("{path}: {why}")));
         }
         Ok(uncertain)
     }
 
     /// Whether allow rules cover the whole call.
-    fn allowed(&self, deed: &Deed<'_>) -> bool {
+    fn is_allowed_by_rules(&self, deed: &CallAccess<'_>) -> bool {
         let of_plan = self.rules_of_plan(deed);
         let rules: Vec<_> = self.allow.iter().chain(&of_plan).filter(|rule| rule.grants(deed)).collect();
         if rules.is_empty() {
@@ -467,15 +477,15 @@ impl Gate {
         if rules.iter().any(|rule| !rule.has_content()) {
             return true;
         }
-        if let Some(reading) = &deed.reading {
-            return reading.is_clear()
+        if let Some(reading) = &deed.parsed {
+            return reading.is_fully_understood()
                 && deed.starts_at_top()
                 && deed.runs_first_scripts()
-                && rule::cover_line(&rules, &reading.commands);
+                && rule::all_commands_covered(&rules, &reading.commands);
         }
-        match &deed.address {
-            Some(Address::Host(host)) => rules.iter().any(|rule| rule.covers_host(host)),
-            Some(Address::Unclear) => false,
+        match &deed.host {
+            Some(TargetHost::Host(host)) => rules.iter().any(|rule| rule.covers_host(host)),
+            Some(TargetHost::Ambiguous) => false,
             None => {
                 !deed.targets.is_empty()
                     && deed.has_looked()
@@ -485,8 +495,8 @@ impl Gate {
     }
 
     /// Command rules that the user approved with the plan that is carried out now.
-    fn rules_of_plan(&self, deed: &Deed<'_>) -> Vec<Rule> {
-        if self.mode.get() == Mode::Plan || deed.reading.is_none() {
+    fn rules_of_plan(&self, deed: &CallAccess<'_>) -> Vec<Rule> {
+        if self.mode.get() == Mode::Plan || deed.parsed.is_none() {
             return Vec::new();
         }
         let rules = deed.call.session.plan_rules();
@@ -494,8 +504,8 @@ impl Gate {
     }
 
     /// What the mode lets pass when no rule speaks.
-    fn mode_passes(&self, deed: &Deed<'_>) -> bool {
-        let looks = || deed.only_looks() || deed.reading.as_ref().is_some_and(commands::line_only_looks);
+    fn is_allowed_by_mode(&self, deed: &CallAccess<'_>) -> bool {
+        let looks = || deed.is_read_only() || deed.parsed.as_ref().is_some_and(commands::is_read_only_line);
         match self.mode.get() {
             Mode::Open | Mode::BypassPermissions => true,
             Mode::Plan => looks() || (looks_in_plan(deed) && !(self.asks_web_in_plan && reads_web(deed))),
@@ -505,37 +515,37 @@ impl Gate {
     }
 
     /// Puts the question. No answer in time, a broken approver and nobody to ask are all a no.
-    async fn put(&self, deed: &Deed<'_>, why: &str, rule: Option<&str>) -> Result<()> {
-        let state = self.given.of(&deed.call.session.id);
+    async fn request_approval(&self, deed: &CallAccess<'_>, why: &str, rule: Option<&str>) -> Result<()> {
+        let state = self.grants.for_session(&deed.call.session.id);
         let approver = self.askable(deed, why)?;
         if state.covers(deed, rule) {
             return Ok(());
         }
         let cancelled = deed.call.cancel.cancelled();
         let answer = async {
-            let _turn = state.turn.lock().await;
+            let _turn = state.prompt_lock.lock().await;
             if state.covers(deed, rule) {
                 return Ok(());
             }
-            state.may_ask(deed).map_err(Error::denied)?;
-            let question = ask::question(deed, why);
-            let answer = AssertUnwindSafe(approver.ask(&question, deed.call)).catch_unwind();
-            match tokio::time::timeout(self.patience, answer).await {
-                Ok(Ok(Answer::Once)) => Ok(()),
-                Ok(Ok(Answer::Session)) => {
-                    state.keep(deed, rule);
+            state.check_prompt_limits(deed).map_err(Error::denied)?;
+            let question = ask::approval_request(deed, why);
+            let answer = AssertUnwindSafe(approver.request_approval(&question, deed.call)).catch_unwind();
+            match tokio::time::timeout(self.approval_timeout, answer).await {
+                Ok(Ok(ApprovalDecision::AllowOnce)) => Ok(()),
+                Ok(Ok(ApprovalDecision::AllowForSession)) => {
+                    state.add_grant(deed, rule);
                     Ok(())
                 }
-                Ok(Ok(Answer::Deny(reason))) => {
-                    state.refuse(deed);
-                    Err(Error::denied(refusal(&reason)))
+                Ok(Ok(ApprovalDecision::Deny(reason))) => {
+                    state.record_denial(deed);
+                    Err(Error::denied(denial_message(&reason)))
                 }
                 Ok(Err(_)) => {
                     Err(Error::denied("the question to the user failed, so the call was not made; try something else"))
                 }
                 Err(_) => Err(Error::denied(format!(
                     "the user did not answer within {} s, so the call was not made",
-                    self.patience.as_secs()
+                    self.approval_timeout.as_secs()
                 ))),
             }
         };
@@ -548,16 +558,16 @@ impl Gate {
 }
 
 /// Whether a call passes in plan mode: it changes nothing here and sends nothing to anybody.
-fn looks_in_plan(deed: &Deed<'_>) -> bool {
+fn looks_in_plan(deed: &CallAccess<'_>) -> bool {
     // An agent is never in a looser mode than whoever starts it, so it only looks as well.
     let starts_agent = deed.spec.effects == Effects::SPAWNS;
-    let looks = deed.reading.as_ref().is_some_and(commands::line_only_reads);
-    deed.only_looks() || looks || starts_agent || reads_web(deed)
+    let looks = deed.parsed.as_ref().is_some_and(commands::line_only_reads);
+    deed.is_read_only() || looks || starts_agent || reads_web(deed)
 }
 
 /// Whether a call starts an agent whose tools change nothing here. The agent's own calls pass a gate of the same mode,
 /// so a page that it reads is asked for there.
-fn starts_reader(deed: &Deed<'_>) -> bool {
+fn starts_reader(deed: &CallAccess<'_>) -> bool {
     // An agent that goes on keeps the tools that it had, whatever kind the call names.
     let goes_on = deed.args.get("resume").is_some_and(|it| !it.is_null());
     let raised = deed.spec.tier.is_some_and(|tier| tier > Tier::SideEffecting);
@@ -566,14 +576,14 @@ fn starts_reader(deed: &Deed<'_>) -> bool {
 }
 
 /// Whether a call reads pages or searches, and does nothing else.
-fn reads_web(deed: &Deed<'_>) -> bool {
+fn reads_web(deed: &CallAccess<'_>) -> bool {
     let effects = deed.spec.effects;
     let graver = [Effects::WRITES, Effects::EXECUTES, Effects::SPAWNS, Effects::DESTROYS, Effects::SENDS];
-    effects.has(Effects::NETWORK) && !graver.iter().any(|effect| effects.has(*effect))
+    effects.contains(Effects::NETWORK) && !graver.iter().any(|effect| effects.contains(*effect))
 }
 
 /// What the gate says before anybody is asked.
-pub(crate) enum Verdict {
+pub(crate) enum GateDecision {
     Pass,
     Ask {
         why: String,
@@ -583,7 +593,7 @@ pub(crate) enum Verdict {
     },
 }
 
-fn refusal(reason: &str) -> String {
+fn denial_message(reason: &str) -> String {
     match reason.trim() {
         "" => "the user refused this call; do not repeat it, do something else or ask what is wanted".to_owned(),
         reason => format!("the user refused this call: {reason}"),
@@ -591,10 +601,12 @@ fn refusal(reason: &str) -> String {
 }
 
 /// Why the mode asks.
-fn reason(deed: &Deed<'_>) -> String {
-    match &deed.reading {
-        Some(reading) if !reading.doubts.is_empty() => format!("the command is not fully understood: {}", doubts(deed)),
-        Some(reading) if !reading.writes.is_empty() => "the command writes a file".to_owned(),
+fn approval_reason(deed: &CallAccess<'_>) -> String {
+    match &deed.parsed {
+        Some(reading) if !reading.ambiguities.is_empty() => {
+            format!("the command is not fully understood: {}", describe_ambiguities(deed))
+        }
+        Some(reading) if !reading.redirect_targets.is_empty() => "the command writes a file".to_owned(),
         Some(_) => "the command may change things".to_owned(),
         None => {
             let effects: Vec<_> = deed.spec.effects.names().filter(|name| *name != "reads").collect();
@@ -603,21 +615,21 @@ fn reason(deed: &Deed<'_>) -> String {
     }
 }
 
-fn doubts(deed: &Deed<'_>) -> String {
-    let doubts = deed.reading.iter().flat_map(|reading| &reading.doubts).map(|doubt| doubt.why.as_str());
+fn describe_ambiguities(deed: &CallAccess<'_>) -> String {
+    let doubts = deed.parsed.iter().flat_map(|reading| &reading.ambiguities).map(|doubt| doubt.reason.as_str());
     let text = doubts.take(3).collect::<Vec<_>>().join("; ");
     if text.is_empty() { "it may run what its arguments name".to_owned() } else { text }
 }
 
 /// How the user can allow it from now on.
-fn remedy(deed: &Deed<'_>) -> String {
+fn how_to_allow(deed: &CallAccess<'_>) -> String {
     let name = &deed.spec.name;
-    let clear = deed.reading.as_ref().filter(|reading| reading.is_clear());
-    let mut rules: Vec<String> = match (clear, &deed.address) {
-        (Some(reading), _) => given::asked(&reading.commands)
+    let clear = deed.parsed.as_ref().filter(|reading| reading.is_fully_understood());
+    let mut rules: Vec<String> = match (clear, &deed.host) {
+        (Some(reading), _) => given::commands_needing_approval(&reading.commands)
             .filter_map(|command| command.argv().map(|argv| format!("{name}({})", quote(argv))))
             .collect(),
-        (None, Some(Address::Host(host))) => vec![format!("{name}(domain:{host})")],
+        (None, Some(TargetHost::Host(host))) => vec![format!("{name}(domain:{host})")],
         _ => Vec::new(),
     };
     if rules.is_empty() || rules.len() > 4 {
@@ -626,7 +638,7 @@ fn remedy(deed: &Deed<'_>) -> String {
     let many = if rules.len() > 1 { "rules" } else { "rule" };
     format!(
         "The user can allow it with the {many} {}, or run where questions can be answered",
-        visible(&rules.join(", "))
+        escape_invisible(&rules.join(", "))
     )
 }
 

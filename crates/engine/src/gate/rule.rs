@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use helve_contract::{
-    Access, Effects, Glob, PathRule, PathRules, PatternPurpose, Root, RuleScope, SafePath, Spec, Workspace,
+    Access, Effects, PathGlob, PathRule, PathRules, PatternPurpose, Root, RuleScope, SafePath, Spec, Workspace,
 };
 
 use super::{
     class::RuleClass,
-    deed::{Address, Deed, Target},
+    deed::{CallAccess, PathTarget, TargetHost},
     scripts::{self, works_elsewhere},
 };
-use crate::commands::{Layer, Reading, Simple, Word, base_name, only_looks, plain_words};
+use crate::commands::{
+    CommandRole, ParsedCommandLine, ShellWord, SimpleCommand, base_name, is_read_only_command, plain_words,
+};
 
 /// Which calls an allow, ask or deny speaks of: `Bash(npm test:*)`, `Edit(src/**)`, `mcp__server__*`, `Read`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,14 +22,14 @@ pub struct Rule {
     tool: String,
     /// What its tool name stands for where it denies or asks.
     class: RuleClass,
-    content: Option<Content>,
+    content: Option<RuleContent>,
 }
 
 /// What stands between the parentheses. Which of them counts depends on what the tool takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Content {
+struct RuleContent {
     /// For commands; `None` when the text cannot be words of a command.
-    words: Option<Words>,
+    command: Option<CommandWords>,
     /// For paths: relative ones are meant from the top of a root.
     path: PathPattern,
     /// For addresses: `domain:example.com`.
@@ -36,25 +38,25 @@ struct Content {
 
 /// Words of a command, compared as words and never as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Words {
+struct CommandWords {
     words: Vec<String>,
     /// Whether more words may follow.
-    open: bool,
+    allows_more: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PathPattern {
-    glob: Glob,
+    glob: PathGlob,
     absolute: bool,
 }
 
 /// Whether a rule speaks of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Hit {
+pub(super) enum RuleMatch {
     /// It does not.
     No,
     /// It may: part of the call is not known before it runs.
-    Perhaps,
+    Possible,
     /// It does.
     Yes,
 }
@@ -87,13 +89,13 @@ impl Rule {
         let content = match content {
             None | Some("*") => None,
             Some("") => return wrong("there is nothing between the parentheses; leave them away for the whole tool"),
-            Some(content) => Some(Content::parse(content)),
+            Some(content) => Some(RuleContent::parse(content)),
         };
-        if let Some(why) = content.as_ref().and_then(|content| content.fault(text)) {
+        if let Some(why) = content.as_ref().and_then(|content| content.validation_error(text)) {
             return wrong(why);
         }
         let class = RuleClass::of_name(tool);
-        if let Some(Content { words: None, domain: None, .. }) = content
+        if let Some(RuleContent { command: None, domain: None, .. }) = content
             && class == RuleClass::COMMAND
         {
             return wrong("write the words of one command; only a last `:*` or ` *` stands for further words");
@@ -102,20 +104,20 @@ impl Rule {
     }
 
     /// The rule as it was written.
-    pub fn text(&self) -> &str {
+    pub fn source(&self) -> &str {
         &self.text
     }
 
     /// Whether the rule is about commands that begin with at least one named word.
     pub fn names_a_command(&self) -> bool {
-        let words = self.content.as_ref().and_then(|content| content.words.as_ref());
+        let words = self.content.as_ref().and_then(|content| content.command.as_ref());
         words.is_some_and(|words| words.words.first().is_some_and(|word| !word.is_empty()))
     }
 
     /// Whether the rule names a program and one of its usual subcommands, such as `cargo test`. Words that only describe
     /// an action do not.
     pub fn names_a_known_command(&self) -> bool {
-        let words = self.content.as_ref().and_then(|content| content.words.as_ref());
+        let words = self.content.as_ref().and_then(|content| content.command.as_ref());
         words.is_some_and(|words| super::given::is_known_command(&words.words))
     }
 
@@ -159,7 +161,7 @@ impl Rule {
 
     /// Whether the rule is about a program that runs scripts of the project.
     pub(super) fn runs_scripts(&self) -> bool {
-        let words = self.content.as_ref().and_then(|content| content.words.as_ref());
+        let words = self.content.as_ref().and_then(|content| content.command.as_ref());
         words.is_some_and(|words| words.words.first().is_some_and(|program| scripts::runs_scripts(program)))
     }
 
@@ -169,16 +171,16 @@ impl Rule {
     }
 
     /// Whether an allow rule covers this tool: by a name of the tool, `Edit` all that change files, `Read` all that look.
-    pub(super) fn grants(&self, deed: &Deed<'_>) -> bool {
-        deed.spec.is_covered_by(&self.tool, PatternPurpose::Grant) || self.is_family(deed)
+    pub(super) fn grants(&self, deed: &CallAccess<'_>) -> bool {
+        deed.spec.is_covered_by(&self.tool, PatternPurpose::Grant) || self.matches_tool_family(deed)
     }
 
     /// Whether a deny or ask rule covers this tool, in whichever spelling its name was written.
-    fn restricts(&self, deed: &Deed<'_>) -> bool {
-        deed.spec.is_covered_by(&self.tool, PatternPurpose::Restrict) || self.is_family(deed)
+    fn restricts(&self, deed: &CallAccess<'_>) -> bool {
+        deed.spec.is_covered_by(&self.tool, PatternPurpose::Restrict) || self.matches_tool_family(deed)
     }
 
-    fn is_family(&self, deed: &Deed<'_>) -> bool {
+    fn matches_tool_family(&self, deed: &CallAccess<'_>) -> bool {
         match self.tool.to_lowercase().as_str() {
             "edit" => edits_files(deed.spec) && !deed.targets.is_empty(),
             "read" => deed.spec.effects == Effects::READS && !deed.targets.is_empty(),
@@ -187,24 +189,24 @@ impl Rule {
     }
 
     /// Whether a deny or ask rule speaks of a call. Any part of the call is enough.
-    pub(super) fn touches(&self, deed: &Deed<'_>) -> Hit {
+    pub(super) fn matches(&self, deed: &CallAccess<'_>) -> RuleMatch {
         let by_name = self.restricts(deed);
-        let Some(content) = &self.content else { return if by_name { Hit::Yes } else { Hit::No } };
+        let Some(content) = &self.content else { return if by_name { RuleMatch::Yes } else { RuleMatch::No } };
         let is = |class: RuleClass| by_name || self.class.has(class);
-        let mut hit = Hit::No;
+        let mut hit = RuleMatch::No;
         let mut compared = false;
-        if is(RuleClass::COMMAND) && (deed.reading.is_some() || !deed.candidates.is_empty()) {
+        if is(RuleClass::COMMAND) && (deed.parsed.is_some() || !deed.candidates.is_empty()) {
             compared = true;
             hit = hit.max(content.touch_commands(deed));
         }
         if is(RuleClass::FETCH)
-            && let Some(address) = &deed.address
+            && let Some(address) = &deed.host
         {
             compared = true;
             hit = hit.max(match (&content.domain, address) {
-                (Some(domain), Address::Host(host)) if under_domain(host, domain) => Hit::Yes,
-                (Some(_), Address::Host(_)) => Hit::No,
-                _ => Hit::Perhaps,
+                (Some(domain), TargetHost::Host(host)) if is_in_domain(host, domain) => RuleMatch::Yes,
+                (Some(_), TargetHost::Host(_)) => RuleMatch::No,
+                _ => RuleMatch::Possible,
             });
         }
         if content.domain.is_none() {
@@ -212,59 +214,60 @@ impl Rule {
             hit = hit.max(self.touch_paths(&content.path, deed, by_name));
         }
         // A rule names this very tool, and nothing in the call can be compared with its content.
-        if by_name && !compared { Hit::Perhaps } else { hit }
+        if by_name && !compared { RuleMatch::Possible } else { hit }
     }
 
     /// Whether a rule on paths speaks of a call: of its files, or of files that its command names.
-    fn touch_paths(&self, path: &PathPattern, deed: &Deed<'_>, by_name: bool) -> Hit {
+    fn touch_paths(&self, path: &PathPattern, deed: &CallAccess<'_>, by_name: bool) -> RuleMatch {
         let reads = self.class.has(RuleClass::READ);
         let writes = reads || self.class.has(RuleClass::WRITE);
-        let covers = |targets: &[Target]| targets.iter().any(|target| path.covers(target));
+        let covers = |targets: &[PathTarget]| targets.iter().any(|target| path.covers(target));
         let speaks = |access: Access| by_name || reads || writes && access == Access::Write;
         if deed.places().any(|(target, access)| speaks(access) && path.covers(target)) {
-            return Hit::Yes;
+            return RuleMatch::Yes;
         }
         if !writes || deed.readings().next().is_none() {
-            return Hit::No;
+            return RuleMatch::No;
         }
         // Of several lines, or of text for a program that runs, it is not known whether a shell gets it.
-        let certain = if deed.reading.is_some() { Hit::Yes } else { Hit::Perhaps };
+        let certain = if deed.parsed.is_some() { RuleMatch::Yes } else { RuleMatch::Possible };
         let named = || [deed.named_by_words(false), deed.redirected_from(), deed.linked_words().to_vec()].concat();
-        if covers(&deed.written()) || reads && covers(&named()) {
+        if covers(&deed.redirect_targets()) || reads && covers(&named()) {
             return certain;
         }
-        let unknown = deed.readings().any(|reading| reading.writes.contains(&None)) && !reads;
+        let unknown = deed.readings().any(|reading| reading.redirect_targets.contains(&None)) && !reads;
         if unknown || covers(&deed.named_by_words(true)) || covers(deed.linked_words()) {
-            Hit::Perhaps
+            RuleMatch::Possible
         } else {
-            Hit::No
+            RuleMatch::No
         }
     }
 
     /// Whether an ask rule speaks of a call. No mount holds such a rule, so a file name that is made at run time counts.
-    pub(super) fn wants_asked(&self, deed: &Deed<'_>) -> Hit {
-        self.touches(deed).max(if self.may_be_named(deed) { Hit::Perhaps } else { Hit::No })
+    pub(super) fn wants_asked(&self, deed: &CallAccess<'_>) -> RuleMatch {
+        self.matches(deed).max(if self.may_be_named(deed) { RuleMatch::Possible } else { RuleMatch::No })
     }
 
     /// Whether the command of a call may name a file of this rule: by words that are known only at run time, or by a folder
     /// around it.
-    fn may_be_named(&self, deed: &Deed<'_>) -> bool {
+    fn may_be_named(&self, deed: &CallAccess<'_>) -> bool {
         let reads = self.class.has(RuleClass::READ);
         let is_about_paths = reads || self.class.has(RuleClass::WRITE);
         let Some(content) = self.content.as_ref().filter(|it| is_about_paths && it.domain.is_none()) else {
             return false;
         };
-        let is_made_later = |command: &Simple| {
+        let is_made_later = |command: &SimpleCommand| {
             let words = command.words.iter().skip(1);
-            command.open || words.filter_map(Word::pattern).any(|pattern| content.path.may_match(pattern))
+            command.has_runtime_args
+                || words.filter_map(ShellWord::pattern).any(|pattern| content.path.may_match(pattern))
         };
-        let counts = |command: &&Simple| {
+        let counts = |command: &&SimpleCommand| {
             !command.program().is_some_and(|it| NAMES_NO_FILE.contains(&base_name(it)))
-                && (reads || !only_looks(command))
+                && (reads || !is_read_only_command(command))
         };
-        let in_line = |reading: &Reading| {
-            let redirections = reading.writes.iter().chain(reading.reads.iter().filter(|_| reads));
-            reading.hides()
+        let in_line = |reading: &ParsedCommandLine| {
+            let redirections = reading.redirect_targets.iter().chain(reading.reads.iter().filter(|_| reads));
+            reading.may_hide_programs()
                 || redirections.into_iter().any(Option::is_none)
                 || reading.commands.iter().filter(counts).any(is_made_later)
         };
@@ -272,7 +275,7 @@ impl Rule {
     }
 
     /// Whether an allow rule covers this target of a file tool.
-    pub(super) fn covers_target(&self, target: &Target) -> bool {
+    pub(super) fn covers_target(&self, target: &PathTarget) -> bool {
         self.content.as_ref().is_some_and(|content| content.path.covers(target))
     }
 
@@ -280,14 +283,14 @@ impl Rule {
     pub(super) fn covers_host(&self, host: &str) -> bool {
         let domain = self.content.as_ref().and_then(|content| content.domain.as_deref());
         domain.is_some_and(|domain| match domain.strip_prefix("*.") {
-            Some(parent) => host != parent && under_domain(host, parent),
+            Some(parent) => host != parent && is_in_domain(host, parent),
             None => host == domain,
         })
     }
 
     /// Whether an allow rule covers this command of a line, word by word.
-    pub(super) fn covers_command(&self, command: &Simple) -> bool {
-        self.content.as_ref().and_then(|content| content.words.as_ref()).is_some_and(|words| words.cover(command))
+    pub(super) fn covers_command(&self, command: &SimpleCommand) -> bool {
+        self.content.as_ref().and_then(|content| content.command.as_ref()).is_some_and(|words| words.covers(command))
     }
 }
 
@@ -295,38 +298,40 @@ impl Rule {
 const NAMES_NO_FILE: [&str; 8] = ["echo", "printf", "true", "false", ":", "pwd", "sleep", "exit"];
 
 /// Whether the rules allow a whole line together: each command is covered by one of them, or only looks.
-pub(super) fn cover_line(rules: &[&Rule], commands: &[Simple]) -> bool {
+pub(super) fn all_commands_covered(rules: &[&Rule], commands: &[SimpleCommand]) -> bool {
     commands.iter().all(|command| {
-        command.layer == Layer::Wrapper || only_looks(command) || rules.iter().any(|rule| rule.covers_command(command))
+        command.role == CommandRole::Wrapper
+            || is_read_only_command(command)
+            || rules.iter().any(|rule| rule.covers_command(command))
     })
 }
 
 /// Whether a tool changes files and does nothing graver.
 pub(super) fn edits_files(spec: &Spec) -> bool {
     let graver = [Effects::EXECUTES, Effects::NETWORK, Effects::SPAWNS];
-    spec.effects.has(Effects::WRITES) && !graver.iter().any(|effect| spec.effects.has(*effect))
+    spec.effects.contains(Effects::WRITES) && !graver.iter().any(|effect| spec.effects.contains(*effect))
 }
 
-impl Content {
-    fn touch_commands(&self, deed: &Deed<'_>) -> Hit {
-        let Some(words) = &self.words else { return Hit::Perhaps };
-        let touch = |reading: &Reading| {
-            let hidden = if reading.hides() { Hit::Perhaps } else { Hit::No };
-            reading.commands.iter().map(|it| words.touch(it)).fold(hidden, Hit::max)
+impl RuleContent {
+    fn touch_commands(&self, deed: &CallAccess<'_>) -> RuleMatch {
+        let Some(words) = &self.command else { return RuleMatch::Possible };
+        let touch = |reading: &ParsedCommandLine| {
+            let hidden = if reading.may_hide_programs() { RuleMatch::Possible } else { RuleMatch::No };
+            reading.commands.iter().map(|it| words.matches(it)).fold(hidden, RuleMatch::max)
         };
         // Of several candidates only one will run.
-        let most = if deed.candidates.len() > 1 { Hit::Perhaps } else { Hit::Yes };
+        let most = if deed.candidates.len() > 1 { RuleMatch::Possible } else { RuleMatch::Yes };
         let candidates = deed.candidates.iter().map(|it| touch(it).min(most));
-        deed.reading.iter().map(touch).chain(candidates).max().unwrap_or(Hit::No)
+        deed.parsed.iter().map(touch).chain(candidates).max().unwrap_or(RuleMatch::No)
     }
 
     fn parse(content: &str) -> Self {
         let domain = content.strip_prefix("domain:").map(|it| it.trim().trim_end_matches('.').to_ascii_lowercase());
-        Self { words: Words::parse(content), path: PathPattern::parse(content), domain }
+        Self { command: CommandWords::parse(content), path: PathPattern::parse(content), domain }
     }
 
     /// What would be read but never match as its writer means it.
-    fn fault(&self, rule: &str) -> Option<&'static str> {
+    fn validation_error(&self, rule: &str) -> Option<&'static str> {
         let name = self.domain.as_ref().map(|domain| domain.strip_prefix("*.").unwrap_or(domain));
         let named = |it: char| it.is_ascii_alphanumeric() || "-._:".contains(it);
         match name {
@@ -335,7 +340,7 @@ impl Content {
             }
             Some(_) => None,
             None if rule.contains("(~") => Some("`~` is not expanded; write the whole path"),
-            None if self.words.is_none() && rule.contains('{') && rule.contains(',') => {
+            None if self.command.is_none() && rule.contains('{') && rule.contains(',') => {
                 Some("`{a,b}` is not expanded; write one rule for each")
             }
             None => None,
@@ -343,69 +348,76 @@ impl Content {
     }
 }
 
-impl Words {
+impl CommandWords {
     fn parse(content: &str) -> Option<Self> {
         let first = content.strip_suffix(":*").or_else(|| content.strip_suffix(" *"));
         match plain_words(first.unwrap_or(content))?.as_slice() {
-            [words] => Some(Self { words: words.clone(), open: first.is_some() }),
+            [words] => Some(Self { words: words.clone(), allows_more: first.is_some() }),
             _ => None,
         }
     }
 
     /// Whether an allow rule covers a command: the same words, all of them known.
-    fn cover(&self, command: &Simple) -> bool {
-        let known: Option<Vec<_>> = command.words.iter().map(|word| word.known()).collect();
+    fn covers(&self, command: &SimpleCommand) -> bool {
+        let known: Option<Vec<_>> = command.words.iter().map(|word| word.as_literal()).collect();
         let Some(known) = known else { return false };
         let begins = known.len() >= self.words.len() && self.words.iter().zip(&known).all(|(rule, word)| rule == word);
-        let is_whole = known.len() == self.words.len() && !command.open;
+        let is_whole = known.len() == self.words.len() && !command.has_runtime_args;
         // What a prefix lets follow does not lead to another folder or manifest.
-        begins && (is_whole || self.open && !works_elsewhere(command))
+        begins && (is_whole || self.allows_more && !works_elsewhere(command))
     }
 
     /// Whether a deny or ask rule touches a command. The program counts without its folder, and options that stand
     /// before the subcommand do not hide it: `git -C x push` is `git push`.
-    fn touch(&self, command: &Simple) -> Hit {
-        let words: Vec<Option<&str>> = command.words.iter().map(|word| word.known()).collect();
-        let Some((program, rest)) = words.split_first() else { return Hit::No };
-        let Some(program) = program else { return Hit::Perhaps };
-        let Some((wanted, arguments)) = self.words.split_first() else { return Hit::No };
+    fn matches(&self, command: &SimpleCommand) -> RuleMatch {
+        let words: Vec<Option<&str>> = command.words.iter().map(|word| word.as_literal()).collect();
+        let Some((program, rest)) = words.split_first() else { return RuleMatch::No };
+        let Some(program) = program else { return RuleMatch::Possible };
+        let Some((wanted, arguments)) = self.words.split_first() else { return RuleMatch::No };
         if base_name(program) != base_name(wanted) {
             let finds = ["command", "type", "which", "whereis"].contains(&base_name(program));
-            let runs = command.layer == Layer::Program && !only_looks(command) && !finds;
-            return if runs && mentions(command, base_name(program), &self.words) { Hit::Perhaps } else { Hit::No };
+            let runs = command.role == CommandRole::Program && !is_read_only_command(command) && !finds;
+            return if runs && mentions(command, base_name(program), &self.words) {
+                RuleMatch::Possible
+            } else {
+                RuleMatch::No
+            };
         }
-        let starts = past_options(rest).into_iter();
-        starts.map(|at| self.touch_arguments(arguments, &rest[at..], command.open)).max().unwrap_or(Hit::No)
+        let starts = subcommand_positions(rest).into_iter();
+        starts
+            .map(|at| self.match_arguments(arguments, &rest[at..], command.has_runtime_args))
+            .max()
+            .unwrap_or(RuleMatch::No)
     }
 
-    fn touch_arguments(&self, wanted: &[String], words: &[Option<&str>], more: bool) -> Hit {
+    fn match_arguments(&self, wanted: &[String], words: &[Option<&str>], more: bool) -> RuleMatch {
         for (at, want) in wanted.iter().enumerate() {
             match words.get(at) {
                 Some(Some(word)) if word == want => {}
-                Some(Some(_)) => return Hit::No,
+                Some(Some(_)) => return RuleMatch::No,
                 // A word that is made at run time can become any words.
-                Some(None) => return Hit::Perhaps,
-                None if more => return Hit::Perhaps,
-                None => return Hit::No,
+                Some(None) => return RuleMatch::Possible,
+                None if more => return RuleMatch::Possible,
+                None => return RuleMatch::No,
             }
         }
         let rest = &words[wanted.len()..];
-        if self.open || (rest.is_empty() && !more) {
-            Hit::Yes
+        if self.allows_more || (rest.is_empty() && !more) {
+            RuleMatch::Yes
         } else if more || rest.contains(&None) {
-            Hit::Perhaps
+            RuleMatch::Possible
         } else {
-            Hit::No
+            RuleMatch::No
         }
     }
 }
 
 /// Whether the arguments of another program have the words of a rule in them, so that it may run the command: `ssh h rm x`,
 /// `python3 -c 'os.system("rm x")'`, `tar --to-command='rm x'`. No list of such programs is complete.
-fn mentions(command: &Simple, program: &str, wanted: &[String]) -> bool {
+fn mentions(command: &SimpleCommand, program: &str, wanted: &[String]) -> bool {
     /// Options whose argument is a text for people.
     const TEXTS: [&str; 7] = ["-m", "-am", "--message", "--title", "--body", "--description", "--notes"];
-    let text = |word: &'_ Word| word.known().or(word.pattern()).unwrap_or_default().to_owned();
+    let text = |word: &'_ ShellWord| word.as_literal().or(word.pattern()).unwrap_or_default().to_owned();
     let words: Vec<String> = command.words.iter().skip(1).map(text).collect();
     let is_text = |at: usize| at > 0 && TEXTS.contains(&words[at - 1].as_str());
     // Git runs programs only by settings, aliases and a few options; its own subcommands have names of programs.
@@ -422,7 +434,7 @@ fn mentions(command: &Simple, program: &str, wanted: &[String]) -> bool {
 }
 
 /// Where the subcommand may be: at the beginning, or behind options that each may take the next word.
-fn past_options(words: &[Option<&str>]) -> Vec<usize> {
+fn subcommand_positions(words: &[Option<&str>]) -> Vec<usize> {
     let mut starts = vec![0];
     let mut at = 0;
     while let Some(&start) = starts.get(at) {
@@ -438,7 +450,7 @@ fn past_options(words: &[Option<&str>]) -> Vec<usize> {
 impl PathPattern {
     fn parse(content: &str) -> Self {
         // `//etc/**` is how the real root is written where `/` means the workspace; both are read as absolute.
-        Self { glob: Glob::new(content.trim_start_matches("./")), absolute: content.starts_with('/') }
+        Self { glob: PathGlob::new(content.trim_start_matches("./")), absolute: content.starts_with('/') }
     }
 
     /// Whether a word that a shell expands may become a name that this pattern matches. Of a word with wildcards only, the
@@ -446,46 +458,46 @@ impl PathPattern {
     fn may_match(&self, word: &str) -> bool {
         let is_plain = |it: char| it.is_ascii_alphanumeric() || "._-/*?".contains(it);
         let tail = |text: &str| text.rsplit(['*', '?', '/']).next().unwrap_or_default().to_ascii_lowercase();
-        let pattern = self.glob.text();
+        let pattern = self.glob.pattern();
         let (ours, other) = (tail(&pattern), tail(word));
         !word.chars().all(is_plain) || pattern.ends_with("**") || ours.ends_with(&other) || other.ends_with(&ours)
     }
 
     /// Whether what the pattern names lies in this folder, which is not the top of a root.
-    fn is_beneath(&self, target: &Target) -> bool {
+    fn is_beneath(&self, target: &PathTarget) -> bool {
         match target {
-            Target::Inside { relative, .. } if !self.absolute => self.glob.names_something_in(relative),
-            Target::Inside { whole, .. } | Target::Outside(whole) => {
+            PathTarget::Inside { relative, .. } if !self.absolute => self.glob.names_something_in(relative),
+            PathTarget::Inside { whole, .. } | PathTarget::Outside(whole) => {
                 self.absolute && self.glob.names_something_in(whole)
             }
         }
     }
 
-    fn covers(&self, target: &Target) -> bool {
+    fn covers(&self, target: &PathTarget) -> bool {
         match target {
-            Target::Inside { relative, .. } if !self.absolute => self.glob.matches(relative),
-            Target::Inside { whole, .. } | Target::Outside(whole) => self.absolute && self.glob.matches(whole),
+            PathTarget::Inside { relative, .. } if !self.absolute => self.glob.matches(relative),
+            PathTarget::Inside { whole, .. } | PathTarget::Outside(whole) => self.absolute && self.glob.matches(whole),
         }
     }
 }
 
 /// Whether a host is the domain or beneath it.
-fn under_domain(host: &str, domain: &str) -> bool {
+fn is_in_domain(host: &str, domain: &str) -> bool {
     let domain = domain.strip_prefix("*.").unwrap_or(domain);
     host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
 }
 
 /// Where a path leads, without touching the disk.
-pub(super) fn target(workspace: &Workspace, from: Option<&Path>, path: &str) -> Target {
+pub(super) fn resolve_target(workspace: &Workspace, from: Option<&Path>, path: &str) -> PathTarget {
     let top = workspace.roots().first().map(|root| root.dir.clone()).unwrap_or_default();
     let start = from.map_or_else(|| top.clone(), |from| top.join(from));
     let checked = if from.is_none() { workspace.check(Path::new(path), Access::Read, None).ok() } else { None };
-    let whole = checked.map_or_else(|| clean(&start.join(path)), |it| it.on_host());
+    let whole = checked.map_or_else(|| normalize_lexically(&start.join(path)), |it| it.host_path());
     let dirs = workspace.roots().iter().flat_map(|root| std::iter::once(&root.dir).chain(&root.also));
     let inside = dirs.filter_map(|dir| whole.strip_prefix(dir).ok()).min_by_key(|rest| rest.components().count());
     match inside.map(Path::to_owned) {
-        Some(relative) => Target::Inside { relative, whole },
-        None => Target::Outside(whole),
+        Some(relative) => PathTarget::Inside { relative, whole },
+        None => PathTarget::Outside(whole),
     }
 }
 
@@ -493,12 +505,12 @@ pub(super) fn target(workspace: &Workspace, from: Option<&Path>, path: &str) -> 
 pub(super) fn locate(workspace: &Workspace, whole: &Path) -> Option<SafePath> {
     let dirs = workspace.roots().iter().filter_map(|root| Some((root, whole.strip_prefix(&root.dir).ok()?)));
     let (root, relative) = dirs.min_by_key(|(_, rest)| rest.components().count())?;
-    let bare = Workspace::new([Root::clone(root)], PathRules::default(), workspace.reading());
-    bare.at(&root.dir, relative, Access::Read).ok()
+    let bare = Workspace::new([Root::clone(root)], PathRules::default(), workspace.path_style());
+    bare.resolve_in_root(&root.dir, relative, Access::Read).ok()
 }
 
 /// The path without `.` and `..`, as text.
-fn clean(path: &Path) -> PathBuf {
+fn normalize_lexically(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {

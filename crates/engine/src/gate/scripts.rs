@@ -12,8 +12,8 @@ use std::{
 use helve_contract::{Access, Call, SafePath, ports::Span};
 use serde_json::Value;
 
-use super::deed::Deed;
-use crate::commands::{Simple, base_name};
+use super::deed::CallAccess;
+use crate::commands::{SimpleCommand, base_name};
 
 /// Files that say what a script runner runs, each with its runners.
 const MANIFESTS: &[(&str, &[&str])] = &[
@@ -46,8 +46,8 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
 ];
 
 /// Whether a command names another folder or manifest than that of its working directory.
-pub(super) fn works_elsewhere(command: &Simple) -> bool {
-    let mut words = command.words.iter().map(|word| word.known());
+pub(super) fn works_elsewhere(command: &SimpleCommand) -> bool {
+    let mut words = command.words.iter().map(|word| word.as_literal());
     let Some(Some(program)) = words.next() else { return false };
     let Some((_, options)) = ELSEWHERE.iter().find(|(name, _)| *name == base_name(program)) else { return false };
     let names = |word: &str, option: &str| {
@@ -74,7 +74,7 @@ impl Manifests {
         let mut found = Vec::new();
         for (name, _) in MANIFESTS {
             for above in folder.relative().ancestors() {
-                let Ok(path) = folder.beside(above.join(name), Access::Read) else { continue };
+                let Ok(path) = folder.in_same_root(above.join(name), Access::Read) else { continue };
                 if let Ok(chunk) = call.host().read(&path, Span::first(MAX_MANIFEST_BYTES)).await {
                     found.push((*name, String::from_utf8_lossy(&chunk.bytes).into_owned()));
                     break;
@@ -85,7 +85,7 @@ impl Manifests {
     }
 
     /// What stands in the manifests about these commands: the same text as long as they run the same scripts.
-    pub(super) fn lines(&self, commands: &[Simple]) -> String {
+    pub(super) fn lines(&self, commands: &[SimpleCommand]) -> String {
         let lines = commands.iter().flat_map(|command| {
             let program = command.program().map(base_name).unwrap_or_default();
             let mine = MANIFESTS.iter().filter(move |(_, runners)| runners.contains(&program)).map(|(name, _)| *name);
@@ -100,10 +100,10 @@ impl Manifests {
 
 /// The script that a command of a Node package manager runs, with those that run before and after it. All scripts where
 /// the command names none: `npm install` runs several.
-fn node_scripts(manifest: &str, command: &Simple) -> String {
+fn node_scripts(manifest: &str, command: &SimpleCommand) -> String {
     let Ok(manifest) = serde_json::from_str::<Value>(manifest) else { return manifest.to_owned() };
     let scripts = &manifest["scripts"];
-    let named = command.words.iter().skip(1).filter_map(|word| word.known()).filter(|word| !word.starts_with('-'));
+    let named = command.words.iter().skip(1).filter_map(|word| word.as_literal()).filter(|word| !word.starts_with('-'));
     let name = named.map(|it| if matches!(it, "t" | "tst") { "test" } else { it }).find(|it| scripts[*it].is_string());
     match name {
         Some(name) => [format!("pre{name}"), name.to_owned(), format!("post{name}")]
@@ -127,19 +127,19 @@ impl ScriptSnapshot {
 
     /// The manifests of the workspace as they were at first; they are read now if nobody has.
     pub(super) async fn first(&self, call: &Call) -> Option<Arc<Manifests>> {
-        let top = call.top().ok()?;
-        if let Some(known) = self.get(&top.on_host()) {
+        let top = call.workspace_root().ok()?;
+        if let Some(known) = self.get(&top.host_path()) {
             return Some(known);
         }
         let read = Arc::new(Manifests::read(call, &top).await);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(known.entry(top.on_host()).or_insert(read).clone())
+        Some(known.entry(top.host_path()).or_insert(read).clone())
     }
 }
 
 /// The scripts that a call would run now, as text; `None` where it runs none.
-pub(super) async fn current(deed: &Deed<'_>) -> Option<Manifests> {
-    let reading = deed.reading.as_ref()?;
+pub(super) async fn current(deed: &CallAccess<'_>) -> Option<Manifests> {
+    let reading = deed.parsed.as_ref()?;
     if !reading.commands.iter().any(|command| command.program().is_some_and(runs_scripts)) {
         return None;
     }
@@ -149,10 +149,10 @@ pub(super) async fn current(deed: &Deed<'_>) -> Option<Manifests> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::read;
+    use crate::commands::parse_line;
 
-    fn commands(line: &str) -> Vec<Simple> {
-        read(line).unwrap().commands
+    fn commands(line: &str) -> Vec<SimpleCommand> {
+        parse_line(line).unwrap().commands
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use super::{
     Rule,
-    deed::{Address, Deed, Target},
+    deed::{CallAccess, PathTarget, TargetHost},
     given,
 };
-use crate::commands::{Layer, Simple, base_name, quote, visible};
+use crate::commands::{CommandRole, SimpleCommand, base_name, escape_invisible, quote};
 
 /// What a prompt says about rules.
 #[derive(Default)]
@@ -20,29 +20,29 @@ pub(super) struct Suggestion {
 const MAX_RULES: usize = 4;
 
 /// The narrowest rules for a call.
-pub(super) fn suggest(deed: &Deed<'_>) -> Suggestion {
+pub(super) fn suggest(deed: &CallAccess<'_>) -> Suggestion {
     let tool = &deed.spec.name;
-    let suggestion = match (&deed.reading, &deed.address) {
-        (Some(reading), _) if reading.is_clear() => for_commands(tool, &reading.commands),
+    let suggestion = match (&deed.parsed, &deed.host) {
+        (Some(reading), _) if reading.is_fully_understood() => for_commands(tool, &reading.commands),
         (Some(_), _) => return Suggestion::default(),
-        (None, Some(Address::Host(host))) => Suggestion {
+        (None, Some(TargetHost::Host(host))) => Suggestion {
             rules: vec![format!("{tool}(domain:{host})")],
             broader: Some(format!("The rule {tool} would allow every address.")),
         },
-        (None, Some(Address::Unclear)) => return Suggestion::default(),
+        (None, Some(TargetHost::Ambiguous)) => return Suggestion::default(),
         (None, None) => for_paths(tool, &deed.targets),
     };
-    let is_rule = |text: &String| Rule::parse(text).is_ok() && *text == visible(text);
+    let is_rule = |text: &String| Rule::parse(text).is_ok() && *text == escape_invisible(text);
     let fits = suggestion.rules.len() <= MAX_RULES && suggestion.rules.iter().all(is_rule);
     if fits { suggestion } else { Suggestion::default() }
 }
 
-fn for_commands(tool: &str, commands: &[Simple]) -> Suggestion {
+fn for_commands(tool: &str, commands: &[SimpleCommand]) -> Suggestion {
     let mut suggestion = Suggestion::default();
-    for command in given::asked(commands) {
+    for command in given::commands_needing_approval(commands) {
         let Some(argv) = command.argv() else { return Suggestion::default() };
         let words: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
-        let is_family = command.layer == Layer::Program && given::is_known_command(&words);
+        let is_family = command.role == CommandRole::Program && given::is_known_command(&words);
         let rule = match argv.as_slice() {
             [program, subcommand, ..] if is_family => format!("{tool}({program} {subcommand}:*)"),
             words => format!("{tool}({})", quote(words.iter().copied())),
@@ -52,17 +52,17 @@ fn for_commands(tool: &str, commands: &[Simple]) -> Suggestion {
         }
         if let (None, [program, ..]) = (&suggestion.broader, argv.as_slice()) {
             let text = format!("The rule {tool}({program}:*) would allow {}.", granted_by_program(program));
-            suggestion.broader = Some(visible(&text));
+            suggestion.broader = Some(escape_invisible(&text));
         }
     }
     suggestion
 }
 
-fn for_paths(tool: &str, targets: &[Target]) -> Suggestion {
+fn for_paths(tool: &str, targets: &[PathTarget]) -> Suggestion {
     let mut rules = Vec::new();
     for target in targets {
         match target {
-            Target::Inside { relative, .. } if !relative.as_os_str().is_empty() => {
+            PathTarget::Inside { relative, .. } if !relative.as_os_str().is_empty() => {
                 let path = relative.to_string_lossy();
                 // A pattern would mean more than this file.
                 if path.contains(['*', '?', '[', ']', '{', '}', '(', ')', '\\']) || path.starts_with(['~', '!']) {

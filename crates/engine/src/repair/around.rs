@@ -2,58 +2,58 @@
 
 use serde_json::Value;
 
-use super::{Mends, is_blank, reader::Reader};
+use super::{RepairLog, is_whitespace_like, reader::LenientParser};
 
 /// Reads the one value in a text that is not valid JSON.
-pub(super) fn read(text: &str, mends: &mut Mends) -> Result<Value, String> {
+pub(super) fn parse_embedded(text: &str, mends: &mut RepairLog) -> Result<Value, String> {
     if let Some(plain) = unescaped(text) {
         mends.harmless("every quote was escaped");
-        let mut reader = Reader::new(&plain, mends);
+        let mut reader = LenientParser::new(&plain, mends);
         let value = reader.value()?;
-        return after(reader, value);
+        return check_trailing(reader, value);
     }
-    let mut reader = Reader::new(text, mends);
-    reader.skip_blanks();
+    let mut reader = LenientParser::new(text, mends);
+    reader.skip_whitespace();
     if reader.skip_fence() {
-        reader.mends.harmless("a code fence around the JSON");
+        reader.repairs.harmless("a code fence around the JSON");
     }
-    reader.skip_blanks();
+    reader.skip_whitespace();
     let value = match reader.peek() {
         Some('{' | '[') => reader.value()?,
         Some(quote @ ('"' | '\'' | '`')) if is_object_in_quotes(&reader.rest()[1..]) => {
             // Read as text it would be unescaped once too often.
-            reader.mends.harmless("quotes around the JSON");
+            reader.repairs.harmless("quotes around the JSON");
             reader.advance(1);
             let value = reader.value()?;
-            reader.skip_blanks();
-            reader.take(quote);
+            reader.skip_whitespace();
+            reader.eat(quote);
             value
         }
-        Some(quote) if super::quoted::closers(quote).is_some() => reader.value()?,
+        Some(quote) if super::quoted::closing_quotes(quote).is_some() => reader.value()?,
         _ => {
-            let start = start_within_prose(reader.rest()).ok_or("there is no JSON object in it")?;
+            let start = find_json_start(reader.rest()).ok_or("there is no JSON object in it")?;
             if !is_function_name(&reader.rest()[..start]) {
-                reader.mends.harmless("words around the JSON");
+                reader.repairs.harmless("words around the JSON");
             } else {
-                reader.mends.harmless("a function call around the JSON");
+                reader.repairs.harmless("a function call around the JSON");
             }
             reader.advance(start);
             reader.skip_fence();
-            reader.skip_blanks();
+            reader.skip_whitespace();
             reader.value()?
         }
     };
-    after(reader, value)
+    check_trailing(reader, value)
 }
 
 /// Looks at what stands behind the value. Another value there means that nobody can know which one was meant.
-fn after(mut reader: Reader<'_, '_>, value: Value) -> Result<Value, String> {
+fn check_trailing(mut reader: LenientParser<'_, '_>, value: Value) -> Result<Value, String> {
     loop {
-        reader.skip_blanks();
+        reader.skip_whitespace();
         if reader.skip_fence() {
-            reader.mends.harmless("a code fence around the JSON");
+            reader.repairs.harmless("a code fence around the JSON");
         } else if matches!(reader.peek(), Some('}' | ']')) {
-            reader.mends.harmless("a closing bracket too many");
+            reader.repairs.harmless("a closing bracket too many");
             reader.advance(1);
         } else if matches!(reader.peek(), Some(';' | ')' | '`')) {
             reader.advance(1);
@@ -66,15 +66,15 @@ fn after(mut reader: Reader<'_, '_>, value: Value) -> Result<Value, String> {
         return Err("there is more than one JSON value in it".into());
     }
     if rest.contains('{') {
-        reader.mends.guess("words with braces after the JSON");
+        reader.repairs.guess("words with braces after the JSON");
     } else if !rest.is_empty() {
-        reader.mends.harmless("words around the JSON");
+        reader.repairs.harmless("words around the JSON");
     }
     Ok(value)
 }
 
 /// Where the JSON begins in a text that begins with something else: after a fence, or at the first brace.
-fn start_within_prose(text: &str) -> Option<usize> {
+fn find_json_start(text: &str) -> Option<usize> {
     let brace = text.find('{').or_else(|| text.find('['))?;
     match text.find("```") {
         Some(fence) if text[fence..].contains(['{', '[']) => Some(fence),
@@ -84,20 +84,26 @@ fn start_within_prose(text: &str) -> Option<usize> {
 
 /// `{"` where a text in quotes would need `{\"`.
 fn is_object_in_quotes(text: &str) -> bool {
-    let inside = text.trim_start_matches(is_blank).strip_prefix('{');
-    inside.is_some_and(|it| it.trim_start_matches(is_blank).starts_with(['"', '\'']))
+    let inside = text.trim_start_matches(is_whitespace_like).strip_prefix('{');
+    inside.is_some_and(|it| it.trim_start_matches(is_whitespace_like).starts_with(['"', '\'']))
 }
 
 /// `callback_123(` and the like.
 fn is_function_name(before: &str) -> bool {
-    let name = before.trim_end_matches(is_blank).strip_suffix('(').map(|it| it.trim_end_matches(is_blank));
+    let name =
+        before.trim_end_matches(is_whitespace_like).strip_suffix('(').map(|it| it.trim_end_matches(is_whitespace_like));
     name.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_alphanumeric() || b"_.$".contains(&it)))
 }
 
 /// The text with one level of escaping taken off, if its very first quote is escaped.
 fn unescaped(text: &str) -> Option<String> {
-    let inside = text.trim_start_matches(is_blank).strip_prefix(['{', '['])?;
-    if !inside.trim_start_matches(is_blank).trim_start_matches("\\n").trim_start_matches(is_blank).starts_with("\\\"") {
+    let inside = text.trim_start_matches(is_whitespace_like).strip_prefix(['{', '['])?;
+    if !inside
+        .trim_start_matches(is_whitespace_like)
+        .trim_start_matches("\\n")
+        .trim_start_matches(is_whitespace_like)
+        .starts_with("\\\"")
+    {
         return None;
     }
     let mut plain = String::with_capacity(text.len());

@@ -2,14 +2,14 @@
 
 use serde_json::{Number, Value};
 
-use super::{is_blank, reader::Reader};
+use super::{is_whitespace_like, reader::LenientParser};
 
-impl Reader<'_, '_> {
+impl LenientParser<'_, '_> {
     /// The value without quotes that begins here: up to a comma, a bracket or the end of the line.
-    pub(super) fn bare(&mut self) -> Value {
+    pub(super) fn unquoted(&mut self) -> Value {
         let rest = self.rest();
         let end = end_of(rest);
-        let word = rest[..end].trim_end_matches(is_blank);
+        let word = rest[..end].trim_end_matches(is_whitespace_like);
         self.advance(end);
         let at_end = end == rest.len();
         let (word, stray) = match word.strip_suffix(['"', '\'']) {
@@ -17,15 +17,15 @@ impl Reader<'_, '_> {
             _ => (word, false),
         };
         if stray {
-            self.mends.guess("a string whose first quote was missing");
+            self.repairs.guess("a string whose first quote was missing");
             return Value::String(word.to_owned());
         }
         if at_end && !self.inside.is_empty() {
             // `12` may have been `123`.
-            self.mends.guess("the end is missing right after a number or word");
+            self.repairs.guess("the end is missing right after a number or word");
         }
         self.literal(word).or_else(|| self.number(word)).unwrap_or_else(|| {
-            self.mends.guess("a string without quotes");
+            self.repairs.guess("a string without quotes");
             Value::String(word.to_owned())
         })
     }
@@ -38,7 +38,7 @@ impl Reader<'_, '_> {
             _ => return None,
         };
         if !matches!(word, "true" | "false" | "null") {
-            self.mends.harmless("a word that JSON writes in another way, such as True");
+            self.repairs.harmless("a word that JSON writes in another way, such as True");
         }
         Some(value)
     }
@@ -61,12 +61,12 @@ impl Reader<'_, '_> {
             plain.retain(|it| it != '_');
         }
         if let Ok(number) = serde_json::from_str::<Number>(&plain) {
-            self.mends.harmless("a number that JSON writes in another way");
+            self.repairs.harmless("a number that JSON writes in another way");
             return Some(Value::Number(number));
         }
         let short = plain.trim_end_matches(['e', 'E', '+', '-', '.']);
         let number = serde_json::from_str::<Number>(short).ok()?;
-        self.mends.guess("a number with a loose end");
+        self.repairs.guess("a number with a loose end");
         Some(Value::Number(number))
     }
 }
@@ -85,7 +85,7 @@ fn end_of(text: &str) -> usize {
             ',' | '}' | ']' | '\n' => return at,
             '"' | '#' if blank => return at,
             '/' if text[at..].starts_with("/*") || (blank && text[at..].starts_with("//")) => return at,
-            _ => blank = is_blank(it),
+            _ => blank = is_whitespace_like(it),
         }
     }
     text.len()

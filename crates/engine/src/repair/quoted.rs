@@ -1,12 +1,12 @@
 //! Text in quotes of any kind, with whatever models put between them.
 
 use super::{
-    is_blank,
-    reader::{Inside, Reader},
+    is_whitespace_like,
+    reader::{JsonContainer, LenientParser},
 };
 
 /// The quotes that end a text which begins with this one; nothing if it is no quote.
-pub(super) fn closers(quote: char) -> Option<&'static [char]> {
+pub(super) fn closing_quotes(quote: char) -> Option<&'static [char]> {
     match quote {
         '"' => Some(&['"']),
         '\'' => Some(&['\'']),
@@ -17,32 +17,32 @@ pub(super) fn closers(quote: char) -> Option<&'static [char]> {
     }
 }
 
-impl Reader<'_, '_> {
+impl LenientParser<'_, '_> {
     /// The text in quotes that begins here. Newlines and tabs may stand in it as they are.
     pub(super) fn quoted(&mut self, quote: char, is_key: bool) -> String {
-        let closers = closers(quote).unwrap_or_default();
+        let closers = closing_quotes(quote).unwrap_or_default();
         self.advance(quote.len_utf8());
         if quote != '"' {
-            self.mends.harmless("quotes that are not JSON's");
+            self.repairs.harmless("quotes that are not JSON's");
         }
         let mut text = String::new();
         loop {
             let rest = self.rest();
             let plain = rest.find(|it: char| it == '\\' || closers.contains(&it)).unwrap_or(rest.len());
             if rest[..plain].bytes().any(|byte| byte < b' ') {
-                self.mends.harmless("a newline, tab or the like in a string");
+                self.repairs.harmless("a newline, tab or the like in a string");
             }
             text.push_str(&rest[..plain]);
             self.advance(plain);
             match self.peek() {
-                None => return self.cut_off(text),
+                None => return self.finish_unterminated(text),
                 Some('\\') => self.escape(&mut text),
                 Some(it) => {
                     self.advance(it.len_utf8());
-                    if self.closes(is_key) {
+                    if self.is_closing_quote(is_key) {
                         return text;
                     }
-                    self.mends.guess("a quote inside a string that was not escaped");
+                    self.repairs.guess("a quote inside a string that was not escaped");
                     text.push(it);
                 }
             }
@@ -50,8 +50,8 @@ impl Reader<'_, '_> {
     }
 
     /// Whether the quote just passed ends its text, by what stands behind it.
-    fn closes(&mut self, is_key: bool) -> bool {
-        let behind = self.rest().trim_start_matches(is_blank);
+    fn is_closing_quote(&mut self, is_key: bool) -> bool {
+        let behind = self.rest().trim_start_matches(is_whitespace_like);
         let gap = &self.rest()[..self.rest().len() - behind.len()];
         let Some(next) = behind.chars().next() else { return true };
         match next {
@@ -63,10 +63,12 @@ impl Reader<'_, '_> {
             _ if self.inside.is_empty() => behind.starts_with("```") || gap.contains('\n'),
             '=' => is_key,
             _ if is_key => !next.is_alphabetic(),
-            '{' | '[' | '-' | '0'..='9' => self.inside.last() == Some(&Inside::List) || gap.contains('\n'),
-            next if closers(next).is_some() => !gap.is_empty() || self.inside.last() == Some(&Inside::List),
+            '{' | '[' | '-' | '0'..='9' => self.inside.last() == Some(&JsonContainer::List) || gap.contains('\n'),
+            next if closing_quotes(next).is_some() => {
+                !gap.is_empty() || self.inside.last() == Some(&JsonContainer::List)
+            }
             next if next.is_alphabetic() || next == '_' => {
-                self.inside.last() == Some(&Inside::Object) && is_key_ahead(behind)
+                self.inside.last() == Some(&JsonContainer::Object) && is_key_ahead(behind)
             }
             _ => false,
         }
@@ -87,12 +89,12 @@ impl Reader<'_, '_> {
             'f' => text.push('\u{c}'),
             '"' | '\\' | '/' => text.push(it),
             '\'' | '`' => {
-                self.mends.harmless("a quote that needed no escape");
+                self.repairs.harmless("a quote that needed no escape");
                 text.push(it);
             }
             'u' => self.unicode(text),
             other => {
-                self.mends.guess("a backslash that is no escape; it was kept");
+                self.repairs.guess("a backslash that is no escape; it was kept");
                 text.extend(['\\', other]);
             }
         }
@@ -101,7 +103,7 @@ impl Reader<'_, '_> {
     /// Four digits, or twice four for one character. Half of a pair is no character.
     fn unicode(&mut self, text: &mut String) {
         let Some(first) = hex(self.rest()) else {
-            self.mends.guess("a broken \\u escape; it was kept");
+            self.repairs.guess("a broken \\u escape; it was kept");
             text.push_str("\\u");
             return;
         };
@@ -113,15 +115,16 @@ impl Reader<'_, '_> {
         };
         self.advance(more);
         text.push(char::from_u32(code).unwrap_or_else(|| {
-            self.mends.guess("half of a surrogate pair");
+            self.repairs.guess("half of a surrogate pair");
             char::REPLACEMENT_CHARACTER
         }));
     }
 
     /// The text ran out before the closing quote. What looks like the closing brackets of what is open is no content.
-    fn cut_off(&mut self, mut text: String) -> String {
-        self.mends.cut("it ends in the middle of a string");
-        let kept = text.trim_end_matches(is_blank).trim_end_matches("```").trim_end_matches(is_blank);
+    fn finish_unterminated(&mut self, mut text: String) -> String {
+        self.repairs.truncated("it ends in the middle of a string");
+        let kept =
+            text.trim_end_matches(is_whitespace_like).trim_end_matches("```").trim_end_matches(is_whitespace_like);
         let brackets = kept.len() - kept.trim_end_matches(['}', ']']).len();
         if brackets > 0 && brackets <= self.inside.len() {
             text.truncate(kept.len() - brackets);
@@ -138,5 +141,5 @@ fn hex(text: &str) -> Option<u32> {
 /// `lastName: …` — the next key, without quotes and with no comma before it.
 fn is_key_ahead(text: &str) -> bool {
     let name = text.len() - text.trim_start_matches(|it: char| it.is_alphanumeric() || it == '_').len();
-    name <= 64 && text[name..].trim_start_matches(is_blank).starts_with(':')
+    name <= 64 && text[name..].trim_start_matches(is_whitespace_like).starts_with(':')
 }

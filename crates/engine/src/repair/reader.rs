@@ -2,29 +2,29 @@
 
 use serde_json::{Map, Value};
 
-use super::{Mends, is_blank, strict::twice_there};
+use super::{RepairLog, is_whitespace_like, strict::note_duplicate_key};
 
 /// How deep values may lie in each other.
-const DEPTH: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// What a reader is inside of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Inside {
+pub(super) enum JsonContainer {
     Object,
     List,
 }
 
 /// A place in a text, and what was mended on the way to it.
-pub(super) struct Reader<'a, 'm> {
+pub(super) struct LenientParser<'a, 'm> {
     text: &'a str,
     at: usize,
-    pub(super) inside: Vec<Inside>,
-    pub(super) mends: &'m mut Mends,
+    pub(super) inside: Vec<JsonContainer>,
+    pub(super) repairs: &'m mut RepairLog,
 }
 
-impl<'a, 'm> Reader<'a, 'm> {
-    pub(super) fn new(text: &'a str, mends: &'m mut Mends) -> Self {
-        Self { text, at: 0, inside: Vec::new(), mends }
+impl<'a, 'm> LenientParser<'a, 'm> {
+    pub(super) fn new(text: &'a str, mends: &'m mut RepairLog) -> Self {
+        Self { text, at: 0, inside: Vec::new(), repairs: mends }
     }
 
     pub(super) fn rest(&self) -> &'a str {
@@ -40,7 +40,7 @@ impl<'a, 'm> Reader<'a, 'm> {
     }
 
     /// Steps over one character, if it is this one.
-    pub(super) fn take(&mut self, wanted: char) -> bool {
+    pub(super) fn eat(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         if found {
             self.at += wanted.len_utf8();
@@ -49,10 +49,10 @@ impl<'a, 'm> Reader<'a, 'm> {
     }
 
     /// Steps over blanks and comments.
-    pub(super) fn skip_blanks(&mut self) {
+    pub(super) fn skip_whitespace(&mut self) {
         loop {
             let rest = self.rest();
-            self.at += rest.len() - rest.trim_start_matches(is_blank).len();
+            self.at += rest.len() - rest.trim_start_matches(is_whitespace_like).len();
             let rest = self.rest();
             let comment = if rest.starts_with("//") || rest.starts_with('#') {
                 rest.find('\n').unwrap_or(rest.len())
@@ -61,7 +61,7 @@ impl<'a, 'm> Reader<'a, 'm> {
             } else {
                 return;
             };
-            self.mends.harmless("a comment");
+            self.repairs.harmless("a comment");
             self.at += comment;
         }
     }
@@ -78,22 +78,24 @@ impl<'a, 'm> Reader<'a, 'm> {
     /// The next value. The reader stands at its first character.
     pub(super) fn value(&mut self) -> Result<Value, String> {
         match self.peek() {
-            Some('{') => self.within(Inside::Object),
-            Some('[') => self.within(Inside::List),
-            Some(quote) if super::quoted::closers(quote).is_some() => Ok(Value::String(self.quoted(quote, false))),
-            _ => Ok(self.bare()),
+            Some('{') => self.nested(JsonContainer::Object),
+            Some('[') => self.nested(JsonContainer::List),
+            Some(quote) if super::quoted::closing_quotes(quote).is_some() => {
+                Ok(Value::String(self.quoted(quote, false)))
+            }
+            _ => Ok(self.unquoted()),
         }
     }
 
-    fn within(&mut self, inside: Inside) -> Result<Value, String> {
-        if self.inside.len() >= DEPTH {
-            return Err(format!("it is nested deeper than {DEPTH} levels"));
+    fn nested(&mut self, inside: JsonContainer) -> Result<Value, String> {
+        if self.inside.len() >= MAX_DEPTH {
+            return Err(format!("it is nested deeper than {MAX_DEPTH} levels"));
         }
         self.advance(1);
         self.inside.push(inside);
         let value = match inside {
-            Inside::Object => self.object(),
-            Inside::List => self.list(),
+            JsonContainer::Object => self.object(),
+            JsonContainer::List => self.list(),
         };
         self.inside.pop();
         value
@@ -103,23 +105,23 @@ impl<'a, 'm> Reader<'a, 'm> {
         let mut map = Map::new();
         let mut after_comma = false;
         loop {
-            self.skip_blanks();
-            if self.ends('}', map.is_empty() || after_comma, after_comma) {
+            self.skip_whitespace();
+            if self.at_container_end('}', map.is_empty() || after_comma, after_comma) {
                 return Ok(Value::Object(map));
             }
-            if self.skip_noise(map.is_empty() || after_comma) {
+            if self.skip_stray_tokens(map.is_empty() || after_comma) {
                 after_comma = true;
                 continue;
             }
             if self.peek() == Some('{') {
                 // `{"a": 1, {"b": 2}`: the first object was never closed.
-                self.mends.guess("a brace where a key was expected");
+                self.repairs.guess("a brace where a key was expected");
                 if map.is_empty() {
                     let value = self.value()?;
-                    self.skip_blanks();
+                    self.skip_whitespace();
                     self.skip_fence();
-                    self.skip_blanks();
-                    self.take('}');
+                    self.skip_whitespace();
+                    self.eat('}');
                     return Ok(value);
                 }
                 return if self.inside.len() > 1 {
@@ -129,9 +131,9 @@ impl<'a, 'm> Reader<'a, 'm> {
                 };
             }
             let key = self.key()?;
-            let value = self.member()?;
+            let value = self.member_value()?;
             if map.get(&key).is_some_and(|before| *before != value) {
-                twice_there(self.mends, &key);
+                note_duplicate_key(self.repairs, &key);
             }
             map.insert(key, value);
             after_comma = self.comma();
@@ -142,11 +144,11 @@ impl<'a, 'm> Reader<'a, 'm> {
         let mut list = Vec::new();
         let mut after_comma = false;
         loop {
-            self.skip_blanks();
-            if self.ends(']', list.is_empty() || after_comma, after_comma) {
+            self.skip_whitespace();
+            if self.at_container_end(']', list.is_empty() || after_comma, after_comma) {
                 return Ok(Value::Array(list));
             }
-            if self.skip_noise(list.is_empty() || after_comma) {
+            if self.skip_stray_tokens(list.is_empty() || after_comma) {
                 after_comma = true;
                 continue;
             }
@@ -156,19 +158,19 @@ impl<'a, 'm> Reader<'a, 'm> {
     }
 
     /// Whether the object or list ends here: with its bracket, with another one, or because the text does.
-    fn ends(&mut self, bracket: char, open: bool, after_comma: bool) -> bool {
+    fn at_container_end(&mut self, bracket: char, open: bool, after_comma: bool) -> bool {
         match self.peek() {
-            None if open => self.mends.guess("the end is missing where more was to come"),
-            None => self.mends.harmless("closing brackets were missing"),
+            None if open => self.repairs.guess("the end is missing where more was to come"),
+            None => self.repairs.harmless("closing brackets were missing"),
             Some(it) if it == bracket => {
                 if after_comma {
-                    self.mends.harmless("a comma too many");
+                    self.repairs.harmless("a comma too many");
                 }
                 self.advance(1);
             }
             Some(other @ ('}' | ']')) => {
-                self.mends.guess("a closing bracket of the wrong kind");
-                let kind = if other == '}' { Inside::Object } else { Inside::List };
+                self.repairs.guess("a closing bracket of the wrong kind");
+                let kind = if other == '}' { JsonContainer::Object } else { JsonContainer::List };
                 let outer = &self.inside[..self.inside.len() - 1];
                 if !outer.contains(&kind) {
                     self.advance(1);
@@ -180,73 +182,73 @@ impl<'a, 'm> Reader<'a, 'm> {
     }
 
     /// Steps over a comma with nothing before it, or dots in place of what was left out.
-    fn skip_noise(&mut self, open: bool) -> bool {
+    fn skip_stray_tokens(&mut self, open: bool) -> bool {
         if open && self.peek() == Some(',') {
-            self.mends.guess("a comma with nothing before it");
+            self.repairs.guess("a comma with nothing before it");
             self.advance(1);
             return true;
         }
         for dots in ["...", "…"] {
             if self.rest().starts_with(dots) {
-                self.mends.guess("dots in place of a value");
+                self.repairs.guess("dots in place of a value");
                 self.advance(dots.len());
-                self.skip_blanks();
-                self.take(',');
+                self.skip_whitespace();
+                self.eat(',');
                 return true;
             }
         }
         if self.rest().starts_with("```") {
-            self.mends.guess("a code fence inside the JSON");
+            self.repairs.guess("a code fence inside the JSON");
             return self.skip_fence();
         }
         false
     }
 
     fn comma(&mut self) -> bool {
-        self.skip_blanks();
-        if self.take(',') {
+        self.skip_whitespace();
+        if self.eat(',') {
             return true;
         }
         if !matches!(self.peek(), None | Some('}' | ']')) {
-            self.mends.guess("a comma was missing");
+            self.repairs.guess("a comma was missing");
         }
         false
     }
 
     fn key(&mut self) -> Result<String, String> {
-        let quote = self.peek().filter(|it| super::quoted::closers(*it).is_some());
+        let quote = self.peek().filter(|it| super::quoted::closing_quotes(*it).is_some());
         if let Some(quote) = quote {
             return Ok(self.quoted(quote, true));
         }
         let rest = self.rest();
-        let end = rest.find(|it: char| is_blank(it) || ":,{}[]\"'=".contains(it)).unwrap_or(rest.len());
+        let end = rest.find(|it: char| is_whitespace_like(it) || ":,{}[]\"'=".contains(it)).unwrap_or(rest.len());
         if end == 0 {
             return Err(format!("there is {:?} where a key was expected", self.peek().unwrap_or(' ')));
         }
-        self.mends.harmless("a key without quotes");
+        self.repairs.harmless("a key without quotes");
         self.advance(end);
         Ok(rest[..end].to_owned())
     }
 
     /// The colon and the value behind a key.
-    fn member(&mut self) -> Result<Value, String> {
-        self.skip_blanks();
-        if !self.take(':') {
-            if self.take('=') {
-                self.take('>');
-                self.mends.harmless("an equals sign in place of a colon");
+    fn member_value(&mut self) -> Result<Value, String> {
+        self.skip_whitespace();
+        if !self.eat(':') {
+            if self.eat('=') {
+                self.eat('>');
+                self.repairs.harmless("an equals sign in place of a colon");
             } else if self.peek().is_some() {
-                self.mends.guess("a colon was missing");
+                self.repairs.guess("a colon was missing");
             }
         }
-        self.skip_blanks();
+        self.skip_whitespace();
         match self.peek() {
             None => {
-                self.mends.cut("it ends where a value was to come");
+                self.repairs.truncated("it ends where a value was to come");
                 Ok(Value::Null)
             }
             Some(',' | '}' | ']') => {
-                self.mends.guess("a key without a value");
+                self.repairs.guess("a key without a value");
                 Ok(Value::Null)
             }
             _ => self.value(),

@@ -5,38 +5,38 @@ use std::{cell::RefCell, fmt};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{Mended, Mends, Risk};
+use super::{RepairLog, Repaired, Risk};
 
 /// Reads valid JSON; nothing if it is not valid.
-pub(super) fn read(text: &str) -> Option<Mended> {
+pub(super) fn parse_strict(text: &str) -> Option<Repaired> {
     let twice = RefCell::new(None);
     let mut source = serde_json::Deserializer::from_str(text);
-    let value = Each(&twice).deserialize(&mut source).ok()?;
+    let value = DuplicateKeyVisitor(&twice).deserialize(&mut source).ok()?;
     source.end().ok()?;
-    let mut mends = Mends(Vec::new());
+    let mut mends = RepairLog(Vec::new());
     if let Some(key) = twice.into_inner() {
-        twice_there(&mut mends, &key);
+        note_duplicate_key(&mut mends, &key);
     }
-    Some(Mended { value, mends: mends.0 })
+    Some(Repaired { value, repairs: mends.0 })
 }
 
 /// The last of two different values under one key is taken, as everywhere; but which was meant is a guess.
-pub(super) fn twice_there(mends: &mut Mends, key: &str) {
+pub(super) fn note_duplicate_key(mends: &mut RepairLog, key: &str) {
     let key: String = key.chars().take(40).collect();
     mends.add(Risk::Guess, format!("the key \"{key}\" is there twice with different values; the last one was taken"));
 }
 
 #[derive(Clone, Copy)]
-struct Each<'a>(&'a RefCell<Option<String>>);
+struct DuplicateKeyVisitor<'a>(&'a RefCell<Option<String>>);
 
-impl<'de> DeserializeSeed<'de> for Each<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateKeyVisitor<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
         source.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Each<'_> {
+impl<'de> Visitor<'de> for DuplicateKeyVisitor<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

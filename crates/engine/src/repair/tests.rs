@@ -7,7 +7,7 @@ use super::*;
 
 /// The value and the gravest risk of reading it.
 fn read(text: &str) -> (Value, Risk) {
-    let mended = mend(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+    let mended = repair_json(text).unwrap_or_else(|why| panic!("{text}: {why}"));
     let risk = mended.risk();
     (mended.value, risk)
 }
@@ -92,14 +92,15 @@ fn the_same_key_twice_with_the_same_value_is_no_guess() {
 #[test]
 fn a_cut_is_called_a_cut() {
     for text in [r#"{"a": "b", "c": "half of it"#, r#"{"a": "#, r#"{"a"#, "{\"a\": [\"b"] {
-        assert_eq!(read(text).1, Risk::Cut, "{text}");
+        assert_eq!(read(text).1, Risk::Truncated, "{text}");
     }
 }
 
 #[test]
 fn says_why_there_is_nothing_to_read() {
     let deep = format!("{}1{},", "[".repeat(200), "]".repeat(200));
-    let seen = ["hello", "{\"a\":1}, {\"a\":2}", "{\"a\": 1}{\"b\": 2}", &deep].map(|text| mend(text).unwrap_err());
+    let seen =
+        ["hello", "{\"a\":1}, {\"a\":2}", "{\"a\": 1}{\"b\": 2}", &deep].map(|text| repair_json(text).unwrap_err());
     assert_eq!(
         seen,
         [
@@ -113,8 +114,8 @@ fn says_why_there_is_nothing_to_read() {
 
 #[test]
 fn tells_what_was_mended_once() {
-    let mended = mend("{'a': 'b', 'c': True,}").unwrap();
-    let told: Vec<&str> = mended.mends.iter().map(|it| &*it.what).collect();
+    let mended = repair_json("{'a': 'b', 'c': True,}").unwrap();
+    let told: Vec<&str> = mended.repairs.iter().map(|it| &*it.what).collect();
     assert_eq!(
         told,
         ["quotes that are not JSON's", "a word that JSON writes in another way, such as True", "a comma too many"]
@@ -192,7 +193,7 @@ proptest! {
 
     #[test]
     fn no_text_is_too_strange(text in any::<String>(), json in "[\\[\\]{}:,\"'\\\\a1 \n`#/.“”ud-]{0,60}") {
-        let _ = mend(&text);
-        let _ = mend(&json);
+        let _ = repair_json(&text);
+        let _ = repair_json(&json);
     }
 }

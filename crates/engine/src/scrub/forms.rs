@@ -5,29 +5,29 @@ use serde_json::{Map, Value};
 use unicode_normalization::UnicodeNormalization;
 
 use super::{
-    SHORTEST,
+    MIN_SECRET_LEN,
     decode::{decoded, has_long_run, joined_leaves, rot13},
 };
 
 /// Shorter secrets are looked for as they are: in other forms they would be found everywhere.
-const LEAST: usize = 8;
+const MIN_ENCODED_LEN: usize = 8;
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// The usual forms of a secret, to be replaced where they stand.
-pub(super) fn written(secret: &str) -> Vec<String> {
-    if secret.len() < LEAST {
+pub(super) fn encoded_forms(secret: &str) -> Vec<String> {
+    if secret.len() < MIN_ENCODED_LEN {
         return vec![secret.to_owned()];
     }
     let hex = hex(secret);
-    let mut forms = vec![secret.to_owned(), escaped(secret), hex.to_uppercase(), hex];
+    let mut forms = vec![secret.to_owned(), percent_encode(secret), hex.to_uppercase(), hex];
     for shift in 0..3 {
-        let core = inside(secret.as_bytes(), shift, BASE64, 6);
+        let core = stable_encoding(secret.as_bytes(), shift, BASE64, 6);
         forms.push(core.replace('+', "-").replace('/', "_"));
         forms.push(core);
     }
-    forms.retain(|form| form.len() >= LEAST);
+    forms.retain(|form| form.len() >= MIN_ENCODED_LEN);
     forms.dedup();
     forms
 }
@@ -55,20 +55,22 @@ pub(super) struct Needle {
 impl Needle {
     pub(super) fn new(secret: &str) -> Self {
         let (mut bare, mut plain_form) = (Vec::new(), String::new());
-        if secret.len() >= LEAST {
-            plain_form = plain(secret);
+        if secret.len() >= MIN_ENCODED_LEN {
+            plain_form = alphanumeric_lowercase(secret);
             let mut forms =
                 vec![secret.to_owned(), reversed(secret), rot13(secret), reversed(&rot13(secret)), hex(secret)];
-            forms.extend((0..5).map(|shift| inside(secret.as_bytes(), shift, BASE32, 5)));
-            forms.extend((0..3).map(|shift| inside(secret.as_bytes(), shift, BASE64, 6)));
-            bare.extend(forms.iter().map(|form| plain(form)).filter(|form| form.len() >= LEAST));
+            forms.extend((0..5).map(|shift| stable_encoding(secret.as_bytes(), shift, BASE32, 5)));
+            forms.extend((0..3).map(|shift| stable_encoding(secret.as_bytes(), shift, BASE64, 6)));
+            bare.extend(
+                forms.iter().map(|form| alphanumeric_lowercase(form)).filter(|form| form.len() >= MIN_ENCODED_LEN),
+            );
             bare.dedup();
         }
         Self { whole: secret.to_owned(), plain: plain_form, bare }
     }
 
     /// Whether a text carries it.
-    fn is_in(&self, text: &str, bare: &str) -> bool {
+    fn is_contained_in(&self, text: &str, bare: &str) -> bool {
         text.contains(&self.whole)
             || self.bare.iter().any(|form| bare.contains(form.as_str()))
             || (self.plain.len() >= MIN_SPLIT && is_in_pieces(&self.plain, text, bare))
@@ -118,25 +120,27 @@ fn strip_word<'f>(form: &'f str, word: &str) -> Option<&'f str> {
 }
 
 /// The first of these that some text in a value carries.
-pub(super) fn carried<'n, T>(value: &Value, needles: &'n [(Needle, T)]) -> Option<&'n T> {
+pub(super) fn find_encoded<'n, T>(value: &Value, needles: &'n [(Needle, T)]) -> Option<&'n T> {
     let inside = match value {
-        Value::String(text) => return in_text(text, needles),
-        Value::Array(items) => items.iter().find_map(|it| carried(it, needles)),
-        Value::Object(map) => map.iter().find_map(|(key, it)| in_text(key, needles).or_else(|| carried(it, needles))),
+        Value::String(text) => return find_in_text(text, needles),
+        Value::Array(items) => items.iter().find_map(|it| find_encoded(it, needles)),
+        Value::Object(map) => {
+            map.iter().find_map(|(key, it)| find_in_text(key, needles).or_else(|| find_encoded(it, needles)))
+        }
         _ => return None,
     };
     // Words of a command, fields of a form: the secret may stand across several of them.
     inside.or_else(|| {
         let is_several = value.as_array().map_or_else(|| value.as_object().map_or(0, Map::len), Vec::len) > 1;
-        is_several.then(|| in_text(&joined_leaves(value), needles)).flatten()
+        is_several.then(|| find_in_text(&joined_leaves(value), needles)).flatten()
     })
 }
 
 /// Looks through a text and through what it decodes to.
-fn in_text<'n, T>(text: &str, needles: &'n [(Needle, T)]) -> Option<&'n T> {
+fn find_in_text<'n, T>(text: &str, needles: &'n [(Needle, T)]) -> Option<&'n T> {
     let find = |text: &str| {
-        let bare = plain(text);
-        needles.iter().find(|(needle, _)| needle.is_in(text, &bare)).map(|(_, whose)| whose)
+        let bare = alphanumeric_lowercase(text);
+        needles.iter().find(|(needle, _)| needle.is_contained_in(text, &bare)).map(|(_, whose)| whose)
     };
     if let Some(found) = find(text) {
         return Some(found);
@@ -149,7 +153,7 @@ fn in_text<'n, T>(text: &str, needles: &'n [(Needle, T)]) -> Option<&'n T> {
     for _ in 0..MAX_DEPTH {
         let mut next: Vec<String> = Vec::new();
         for derived in level.iter().flat_map(|it| decoded(it)) {
-            if derived.len() < SHORTEST || next.contains(&derived) {
+            if derived.len() < MIN_SECRET_LEN || next.contains(&derived) {
                 continue;
             }
             room = room.checked_sub(derived.len())?;
@@ -165,7 +169,7 @@ fn in_text<'n, T>(text: &str, needles: &'n [(Needle, T)]) -> Option<&'n T> {
 
 /// Letters and digits alone, in lower case and in their plain form: dots of a host name, blanks, quotes and letters
 /// without width hide nothing.
-fn plain(text: &str) -> String {
+fn alphanumeric_lowercase(text: &str) -> String {
     let is_kept = |it: &char| it.is_alphanumeric();
     if text.is_ascii() {
         return text.chars().filter(is_kept).map(|it| it.to_ascii_lowercase()).collect();
@@ -181,7 +185,7 @@ fn hex(text: &str) -> String {
     text.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
-fn escaped(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     let one = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
         byte => format!("%{byte:02X}"),
@@ -191,7 +195,7 @@ fn escaped(text: &str) -> String {
 
 /// The letters of an encoding of `bits` a letter that follow from these bytes alone, when so many bytes stand before
 /// them: what is before and behind may be anything.
-fn inside(bytes: &[u8], before: usize, alphabet: &[u8], bits: usize) -> String {
+fn stable_encoding(bytes: &[u8], before: usize, alphabet: &[u8], bits: usize) -> String {
     let (from, to) = (before * 8, (before + bytes.len()) * 8);
     let bit = |at: usize| bytes.get((at - from) / 8).map_or(0, |byte| byte >> (7 - (at - from) % 8) & 1);
     (from.div_ceil(bits)..to / bits)
@@ -210,7 +214,7 @@ mod tests {
     const SECRET: &str = "hunter2-Swordfish!42";
 
     fn leaks(value: &Value) -> bool {
-        carried(value, &[(Needle::new(SECRET), ())]).is_some()
+        find_encoded(value, &[(Needle::new(SECRET), ())]).is_some()
     }
 
     #[test]
@@ -239,14 +243,14 @@ mod tests {
         for text in ["https://docs.example/hunter/swordfish?page=42", "hunter2", "%zz%4", "", "aHVudGVyMg=="] {
             assert!(!leaks(&json!(text)), "{text}");
         }
-        assert!(carried(&json!("the test passed"), &[(Needle::new("tst"), ())]).is_none());
+        assert!(find_encoded(&json!("the test passed"), &[(Needle::new("tst"), ())]).is_none());
     }
 
     #[test]
     fn the_usual_forms_are_written_out() {
-        let forms = written("abcdefgh?");
+        let forms = encoded_forms("abcdefgh?");
         assert!(forms.contains(&"abcdefgh%3F".to_owned()), "{forms:?}");
         assert!(forms.contains(&"61626364656667683f".to_owned()) && forms.contains(&"YWJjZGVmZ2g/".to_owned()));
-        assert_eq!(written("short"), ["short"]);
+        assert_eq!(encoded_forms("short"), ["short"]);
     }
 }

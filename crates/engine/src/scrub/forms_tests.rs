@@ -91,7 +91,7 @@ const FORMS: &[(&str, &str, bool)] = &[
 ];
 
 fn is_found(args: &Value) -> bool {
-    Scrub::with_secrets(vec![SECRET.into()]).leak(args).is_some()
+    Redactor::with_secrets(vec![SECRET.into()]).find_leak(args).is_some()
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn ordinary_text_holds_no_secret() {
         "test1234",
         "5ecret",
     ];
-    let scrub = Scrub::with_secrets(secrets.map(str::to_owned).into());
+    let scrub = Redactor::with_secrets(secrets.map(str::to_owned).into());
     let code = include_str!("forms.rs");
-    let shown = |text: &str| scrub.leak(&json!({ "command": text, "url": text }));
+    let shown = |text: &str| scrub.find_leak(&json!({ "command": text, "url": text }));
     // This file names the secret; the code beside it ends before its tests.
     let code = code.split("#[cfg(test)]").next().unwrap();
     for text in [

@@ -8,17 +8,17 @@ use regex::Regex;
 use super::{REDACTED, value};
 
 /// How far behind a word its value is looked for.
-const NEAR: usize = 700;
+const LOOKAHEAD_BYTES: usize = 700;
 
 /// Everything that a secret can begin with or stand behind. A reply is read by this from its beginning to its end, so it
 /// is a search for words and not an expression.
 static ANCHORS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-    let all = words().into_iter().chain(SPELT.map(str::to_owned));
+    let all = secret_keywords().into_iter().chain(KEY_PREFIXES.map(str::to_owned));
     AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::LeftmostFirst).build(all).ok()
 });
 
 /// Beginnings of keys and the like, as they are spelt.
-const SPELT: [&str; 39] = [
+const KEY_PREFIXES: [&str; 39] = [
     "sk-",
     "sk_live_",
     "sk_test_",
@@ -61,7 +61,7 @@ const SPELT: [&str; 39] = [
 ];
 
 /// Words that a secret stands behind, in letters of any size, the longer before the shorter.
-fn words() -> Vec<String> {
+fn secret_keywords() -> Vec<String> {
     let joined = |first: &str, last: &str| ["", "_", "-"].map(|sign| format!("{first}{sign}{last}"));
     let schemes = ["bearer", "basic"]
         .iter()
@@ -73,27 +73,27 @@ fn words() -> Vec<String> {
 }
 
 /// Words that a value is given behind; anchors other than those of credentials and of what is spelt end with one.
-const TELLING: [&str; 7] = ["password", "passwd", "passphrase", "pwd", "secret", "token", "key"];
+const ASSIGNMENT_KEYWORDS: [&str; 7] = ["password", "passwd", "passphrase", "pwd", "secret", "token", "key"];
 
 /// The words of anchors in small letters, or enough of each to know it by.
-const STEMS: [&str; 8] = ["bearer", "basic", "secret", "key", "passw", "passp", "pwd", "token"];
+const KEYWORD_STEMS: [&str; 8] = ["bearer", "basic", "secret", "key", "passw", "passp", "pwd", "token"];
 
 /// How many texts one search looks for: with more of them it sees some in every line.
-const AT_ONCE: usize = 16;
+const MAX_NEEDLES_PER_SEARCH: usize = 16;
 
 /// Pieces in small letters, of which every anchor holds one: first the words, then those of what is spelt. Few enough in each
 /// search that many bytes are looked at at once. Where they are not, no anchor is.
-static PIECES: LazyLock<Option<Vec<packed::Searcher>>> = LazyLock::new(|| {
+static PREFILTERS: LazyLock<Option<Vec<packed::Searcher>>> = LazyLock::new(|| {
     let short = ["sk_", "rk_", "xox"];
-    let spelt = SPELT.map(str::to_ascii_lowercase);
+    let spelt = KEY_PREFIXES.map(str::to_ascii_lowercase);
     let others = spelt.iter().map(String::as_str).filter(|it| !short.iter().any(|piece| it.contains(piece)));
     let others: Vec<&str> = short.into_iter().chain(others).collect();
-    let parts = [&STEMS[..]].into_iter().chain(others.chunks(AT_ONCE));
+    let parts = [&KEYWORD_STEMS[..]].into_iter().chain(others.chunks(MAX_NEEDLES_PER_SEARCH));
     parts.map(|part| packed::Config::new().builder().extend(part).build()).collect()
 });
 
 /// The longest anchor.
-const LONGEST: usize = 17;
+const MAX_ANCHOR_LEN: usize = 17;
 
 /// Looks for anchors in a text, from its beginning to its end.
 struct Anchors<'a> {
@@ -108,7 +108,7 @@ struct Anchors<'a> {
 impl<'a> Anchors<'a> {
     fn of(text: &'a str) -> Option<Self> {
         let all = ANCHORS.as_ref()?;
-        let Some(searches) = PIECES.as_ref() else {
+        let Some(searches) = PREFILTERS.as_ref() else {
             return Some(Self { all, text, small: String::new(), pieces: Vec::new() });
         };
         let small = text.to_ascii_lowercase();
@@ -120,17 +120,17 @@ impl<'a> Anchors<'a> {
     /// The next anchor from a place on that something may follow.
     fn next(&mut self, from: usize) -> Option<Range<usize>> {
         if self.pieces.is_empty() {
-            return self.within(from..self.text.len());
+            return self.first_in(from..self.text.len());
         }
         let mut at = from;
         loop {
-            let (piece, is_word) = self.piece(at)?;
+            let (piece, is_word) = self.next_candidate(at)?;
             at = piece + 1;
-            if is_word && !self.leads(piece) {
+            if is_word && !self.may_precede_value(piece) {
                 continue;
             }
-            let around = from.max(piece.saturating_sub(LONGEST))..self.small.len().min(piece + LONGEST);
-            match self.within(around) {
+            let around = from.max(piece.saturating_sub(MAX_ANCHOR_LEN))..self.small.len().min(piece + MAX_ANCHOR_LEN);
+            match self.first_in(around) {
                 // One that begins behind the piece has a piece of its own.
                 Some(found) if found.start <= piece => return Some(found),
                 _ => {}
@@ -139,7 +139,7 @@ impl<'a> Anchors<'a> {
     }
 
     /// The next piece from a place on, and whether it is a word alone.
-    fn piece(&mut self, at: usize) -> Option<(usize, bool)> {
+    fn next_candidate(&mut self, at: usize) -> Option<(usize, bool)> {
         for (search, next) in &mut self.pieces {
             if next.is_some_and(|next| next < at) {
                 *next = search.find_in(&self.small, Span::from(at..self.small.len())).map(|found| found.start());
@@ -155,21 +155,21 @@ impl<'a> Anchors<'a> {
     }
 
     /// Whether a value may stand behind a word. Most are just words, and are told apart here.
-    fn leads(&self, word: usize) -> bool {
+    fn may_precede_value(&self, word: usize) -> bool {
         let rest = &self.small[word..];
         if let Some(behind) = rest.strip_prefix("bearer").or_else(|| rest.strip_prefix("basic")) {
             return behind.starts_with(|it: char| it.is_ascii_whitespace() || it == '\u{b}');
         }
-        let whole = TELLING.iter().find(|it| rest.starts_with(**it));
-        whole.is_some_and(|it| may_give(&self.text[word + it.len()..], self.text, &(word..word + it.len())))
+        let whole = ASSIGNMENT_KEYWORDS.iter().find(|it| rest.starts_with(**it));
+        whole.is_some_and(|it| may_assign(&self.text[word + it.len()..], self.text, &(word..word + it.len())))
     }
 
     /// The first anchor in a part of the text.
-    fn within(&self, mut part: Range<usize>) -> Option<Range<usize>> {
-        let spelt_from = self.all.patterns_len() - SPELT.len();
+    fn first_in(&self, mut part: Range<usize>) -> Option<Range<usize>> {
+        let spelt_from = self.all.patterns_len() - KEY_PREFIXES.len();
         loop {
             let found = self.all.find(Input::new(self.text).range(part.clone()))?;
-            let spelt = found.pattern().as_usize().checked_sub(spelt_from).and_then(|at| SPELT.get(at));
+            let spelt = found.pattern().as_usize().checked_sub(spelt_from).and_then(|at| KEY_PREFIXES.get(at));
             if spelt.is_none_or(|it| self.text[found.range()] == **it) {
                 return Some(found.range());
             }
@@ -192,7 +192,7 @@ static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// What stands between a word such as `password` and its value, and the value: in quotes (2), or bare (3).
-static GIVEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static ASSIGNMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r#"^(?:\\?["'])?\]?([ \t]*(?:=>|:=|=|:)[ \t]*|[ \t]+is[ \t]+|[ \t]+)(?:\\?["'`]([^"'`\\\r\n]+)\\?["'`]|([^\s"'`,;&<>(){}\[\]\\|]+))"#,
     )
@@ -212,7 +212,7 @@ static PEM: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// The text with every secret replaced; nothing if there is none.
-pub(super) fn scrubbed(text: &str) -> Option<String> {
+pub(super) fn redact_secrets(text: &str) -> Option<String> {
     let mut anchors = Anchors::of(text)?;
     let (mut clean, mut copied, mut from) = (String::new(), 0, 0);
     while let Some(found) = anchors.next(from) {
@@ -234,23 +234,25 @@ pub(super) fn scrubbed(text: &str) -> Option<String> {
 
 /// The secret that an anchor leads to, if it is one.
 fn secret_at(text: &str, anchor: Range<usize>) -> Option<Range<usize>> {
-    let near = &text[anchor.start..text.floor_char_boundary(anchor.end + NEAR)];
+    let near = &text[anchor.start..text.floor_char_boundary(anchor.end + LOOKAHEAD_BYTES)];
     match &near.as_bytes()[..3] {
         b"://" => {
             let found = USERINFO.as_ref()?.captures(near)?;
-            let secret = found.get(1).or(found.get(2).filter(|it| value::is_mixed(it.as_str())))?;
-            (!value::is_stand_in(secret.as_str())).then(|| shifted(secret.range(), anchor.start))
+            let secret = found.get(1).or(found.get(2).filter(|it| value::has_letters_and_digits(it.as_str())))?;
+            (!value::is_placeholder(secret.as_str())).then(|| offset_range(secret.range(), anchor.start))
         }
         b"---" => {
             let rest = &text[anchor.start..];
             let body = PEM.as_ref()?.captures(rest)?.get(1)?;
-            Some(shifted(body.range(), anchor.start))
+            Some(offset_range(body.range(), anchor.start))
         }
-        _ => key_at(text, &anchor).or_else(|| credentials_at(near, anchor.start)).or_else(|| given_at(text, &anchor)),
+        _ => key_at(text, &anchor)
+            .or_else(|| credentials_at(near, anchor.start))
+            .or_else(|| assigned_value_at(text, &anchor)),
     }
 }
 
-fn shifted(range: Range<usize>, by: usize) -> Range<usize> {
+fn offset_range(range: Range<usize>, by: usize) -> Range<usize> {
     range.start + by..range.end + by
 }
 
@@ -261,26 +263,26 @@ fn key_at(text: &str, anchor: &Range<usize>) -> Option<Range<usize>> {
     }
     let key = KEY.as_ref()?.find(&text[anchor.start..])?;
     // Names in style sheets and the like begin with `sk-` too, and have no digits.
-    key.as_str().bytes().any(|it| it.is_ascii_digit()).then(|| shifted(key.range(), anchor.start))
+    key.as_str().bytes().any(|it| it.is_ascii_digit()).then(|| offset_range(key.range(), anchor.start))
 }
 
 fn credentials_at(near: &str, start: usize) -> Option<Range<usize>> {
     let token = CREDENTIALS.as_ref()?.captures(near)?.get(1)?;
-    let mixed = value::is_mixed(token.as_str()) || token.as_str().ends_with('=');
-    (mixed && !value::is_stand_in(token.as_str())).then(|| shifted(token.range(), start))
+    let mixed = value::has_letters_and_digits(token.as_str()) || token.as_str().ends_with('=');
+    (mixed && !value::is_placeholder(token.as_str())).then(|| offset_range(token.range(), start))
 }
 
 /// A value behind a word such as `password`.
-fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
+fn assigned_value_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
     let anchor = text[word.clone()].to_ascii_lowercase();
-    if !TELLING.iter().any(|it| anchor.ends_with(it)) {
+    if !ASSIGNMENT_KEYWORDS.iter().any(|it| anchor.ends_with(it)) {
         return None;
     }
-    let behind = &text[word.end..text.floor_char_boundary(word.end + NEAR)];
-    if !may_give(behind, text, word) {
+    let behind = &text[word.end..text.floor_char_boundary(word.end + LOOKAHEAD_BYTES)];
+    if !may_assign(behind, text, word) {
         return None;
     }
-    let found = GIVEN.as_ref()?.captures(behind)?;
+    let found = ASSIGNMENT.as_ref()?.captures(behind)?;
     let sign = found.get(1)?.as_str();
     let name = name_before(text, word);
     let bare_sign = sign.trim().is_empty();
@@ -288,24 +290,24 @@ fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
         return None;
     }
     let secret = found.get(2).or(found.get(3))?;
-    let given = value::Given {
+    let given = value::Assignment {
         name,
         value: secret.as_str(),
         quoted: found.get(2).is_some(),
-        tight: sign == "=" || bare_sign,
+        no_spaces: sign == "=" || bare_sign,
         starts_line: text[..word.end - name.len()]
             .trim_end_matches([' ', '\t'])
             .bytes()
             .next_back()
             .is_none_or(|it| it == b'\n')
             || text[..word.end - name.len()].ends_with("export "),
-        next: behind[secret.end()..].chars().next(),
+        next_char: behind[secret.end()..].chars().next(),
     };
-    given.is_secret().then(|| shifted(secret.range(), word.end))
+    given.is_secret().then(|| offset_range(secret.range(), word.end))
 }
 
 /// Whether a value may follow: a sign, a quote or a bracket does, or a blank that is no mere gap between words.
-fn may_give(behind: &str, text: &str, word: &Range<usize>) -> bool {
+fn may_assign(behind: &str, text: &str, word: &Range<usize>) -> bool {
     match behind.as_bytes() {
         [b' ' | b'\t', ..] => {
             let next = behind.trim_start_matches([' ', '\t']);
@@ -329,20 +331,20 @@ mod tests {
 
     #[test]
     fn every_anchor_holds_a_piece() {
-        let pieces = PIECES.as_ref().unwrap();
-        for anchor in words().into_iter().chain(SPELT.map(str::to_owned)) {
-            assert!(anchor.len() <= LONGEST, "{anchor}");
+        let pieces = PREFILTERS.as_ref().unwrap();
+        for anchor in secret_keywords().into_iter().chain(KEY_PREFIXES.map(str::to_owned)) {
+            assert!(anchor.len() <= MAX_ANCHOR_LEN, "{anchor}");
             let small = anchor.to_ascii_lowercase();
             assert!(pieces.iter().any(|it| it.find(&small).is_some()), "{anchor}");
         }
-        for spelt in SPELT.map(str::to_ascii_lowercase) {
+        for spelt in KEY_PREFIXES.map(str::to_ascii_lowercase) {
             assert!(pieces[1..].iter().any(|it| it.find(&spelt).is_some()), "{spelt} would be taken for a word");
         }
     }
 
     #[test]
     fn all_anchors_are_found_wherever_they_stand() {
-        let all: Vec<String> = words().into_iter().chain(SPELT.map(str::to_owned)).collect();
+        let all: Vec<String> = secret_keywords().into_iter().chain(KEY_PREFIXES.map(str::to_owned)).collect();
         for (number, anchor) in all.iter().enumerate() {
             let loud: String =
                 anchor.chars().map(|it| if number % 2 == 0 { it.to_ascii_uppercase() } else { it }).collect();

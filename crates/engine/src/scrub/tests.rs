@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 fn clean(text: &str) -> String {
-    Scrub::standard().text(text).into_owned()
+    Redactor::standard().redact_text(text).into_owned()
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn ordinary_code_stays() {
 
 #[test]
 fn configured_secrets_go_wherever_they_are() {
-    let scrub = Scrub::with_secrets(vec!["open sesame".into(), "open".into(), "ab".into()]);
-    assert_eq!(scrub.text("say open sesame, opened, ab"), "say [REDACTED], [REDACTED]ed, ab");
-    assert_eq!(Scrub::none().text("password=hunter2"), "password=hunter2");
+    let scrub = Redactor::with_secrets(vec!["open sesame".into(), "open".into(), "ab".into()]);
+    assert_eq!(scrub.redact_text("say open sesame, opened, ab"), "say [REDACTED], [REDACTED]ed, ab");
+    assert_eq!(Redactor::disabled().redact_text("password=hunter2"), "password=hunter2");
 }
 
 #[test]
@@ -125,14 +125,14 @@ fn data_and_its_json_stay_the_same() {
     let mut reply = Reply::json(
         json!({ "password": "hunter2", "list": ["x", "ghp_0123456789abcdefghijABCDEFGHIJ012345"], "id": 5 }),
     );
-    Scrub::standard().reply(&mut reply);
+    Redactor::standard().redact_reply(&mut reply);
     let wanted = json!({ "password": "[REDACTED]", "list": ["x", "[REDACTED]"], "id": 5 });
     assert_eq!((reply.text, reply.data), (wanted.to_string(), Some(wanted)));
 }
 
 #[test]
 fn clean_text_is_not_copied() {
-    assert!(matches!(Scrub::standard().text("nothing to see here, token or not"), Cow::Borrowed(_)));
+    assert!(matches!(Redactor::standard().redact_text("nothing to see here, token or not"), Cow::Borrowed(_)));
 }
 
 proptest::proptest! {
@@ -145,7 +145,7 @@ proptest::proptest! {
 
 #[test]
 fn what_is_clean_is_what_cleaning_leaves_alone() {
-    let scrub = Scrub::with_secrets(vec!["correct horse".into()]).with_canaries(&["CANARY-12345678".into()]);
+    let scrub = Redactor::with_secrets(vec!["correct horse".into()]).with_canaries(&["CANARY-12345678".into()]);
     for value in [
         json!({ "path": "src/main.rs", "limit": 1, "all": [null, true, "plain words"] }),
         json!({ "password": "hunter2hunter2" }),
@@ -155,6 +155,6 @@ fn what_is_clean_is_what_cleaning_leaves_alone() {
         json!({ "text": "CANARY-12345678" }),
         json!("a token of thanks"),
     ] {
-        assert_eq!(scrub.is_clean(&value), scrub.cleaned(value.clone()) == value, "{value}");
+        assert_eq!(scrub.is_recordable(&value), scrub.redacted(value.clone()) == value, "{value}");
     }
 }

@@ -1,49 +1,49 @@
 //! Whether a value behind a telling name is a secret, or code, a placeholder, a number.
 
 /// Longer values are content, not secrets.
-const LONGEST: usize = 512;
+const MAX_SECRET_LEN: usize = 512;
 
 /// A value behind a name such as `password`.
-pub(super) struct Given<'a> {
+pub(super) struct Assignment<'a> {
     /// The whole name.
     pub(super) name: &'a str,
     pub(super) value: &'a str,
     pub(super) quoted: bool,
     /// `name=value`, as in an environment or an address; code mostly has blanks there.
-    pub(super) tight: bool,
+    pub(super) no_spaces: bool,
     pub(super) starts_line: bool,
     /// What stands behind a value without quotes: a bracket means a call.
-    pub(super) next: Option<char>,
+    pub(super) next_char: Option<char>,
 }
 
-impl Given<'_> {
+impl Assignment<'_> {
     pub(super) fn is_secret(&self) -> bool {
-        if self.value.len() > LONGEST || is_stand_in(self.value) || is_id(self.value) || is_path(self.value) {
+        if self.value.len() > MAX_SECRET_LEN || is_placeholder(self.value) || is_id(self.value) || is_path(self.value) {
             return false;
         }
-        if self.quoted { is_literal(self.name, self.value) } else { self.is_bare_secret() }
+        if self.quoted { is_secret_literal(self.name, self.value) } else { self.is_bare_secret() }
     }
 
     fn is_bare_secret(&self) -> bool {
-        if matches!(self.next, Some('(' | '[' | '{' | '<'))
+        if matches!(self.next_char, Some('(' | '[' | '{' | '<'))
             || self.value.starts_with(['=', ':', '>', '&', '.', '/', '@'])
         {
             return false;
         }
         let value = self.value.trim_end_matches(['.', ':', '!', '?']);
-        let weak = is_weak(self.name);
+        let weak = is_weak_name(self.name);
         let digits = value.bytes().filter(u8::is_ascii_digit).count();
-        if value.len() < 6 || (digits == value.len() && (weak || !self.tight)) {
+        if value.len() < 6 || (digits == value.len() && (weak || !self.no_spaces)) {
             return false;
         }
-        let shouted = self.tight && self.starts_line && !self.name.bytes().any(|it| it.is_ascii_lowercase());
+        let shouted = self.no_spaces && self.starts_line && !self.name.bytes().any(|it| it.is_ascii_lowercase());
         if shouted && !weak {
-            return !is_dotted(value);
+            return !is_member_access(value);
         }
-        if is_dotted(value) || (is_identifier(value) && names_itself(value)) {
+        if is_member_access(value) || (is_identifier(value) && repeats_name(value)) {
             return false;
         }
-        if self.tight { digits > 0 } else { value.len() >= 8 && is_random(value) }
+        if self.no_spaces { digits > 0 } else { value.len() >= 8 && looks_random(value) }
     }
 }
 
@@ -64,26 +64,27 @@ pub(super) fn is_secret_under(key: &str, text: &str) -> bool {
         "secretkey",
         "clientsecret",
     ];
-    if key.len() > 64 || text.len() > LONGEST {
+    if key.len() > 64 || text.len() > MAX_SECRET_LEN {
         return false;
     }
     let plain: String = key.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect();
     WORDS.iter().any(|word| plain.ends_with(word))
-        && !(is_stand_in(text) || is_id(text) || is_path(text))
-        && is_literal(key, text)
+        && !(is_placeholder(text) || is_id(text) || is_path(text))
+        && is_secret_literal(key, text)
 }
 
 /// A text in quotes that nobody writes but as a secret.
-fn is_literal(name: &str, text: &str) -> bool {
+fn is_secret_literal(name: &str, text: &str) -> bool {
     let digits = text.bytes().any(|it| it.is_ascii_digit());
     let signs = text.bytes().any(|it| b"!@#$%^&*+=~|?".contains(&it));
     let blank = text.chars().any(|it| it.is_whitespace() || it.is_control());
-    let (long, telling) = if is_weak(name) { (12, digits && is_mixed(text)) } else { (6, digits || signs) };
+    let (long, telling) =
+        if is_weak_name(name) { (12, digits && has_letters_and_digits(text)) } else { (6, digits || signs) };
     text.len() >= long && telling && !blank && !text.contains(['(', ')', '{', '}', '<', '>', '[', ']'])
 }
 
 /// `token` alone is a word of every parser; `access_token` is not.
-fn is_weak(name: &str) -> bool {
+fn is_weak_name(name: &str) -> bool {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect();
     plain.ends_with("token")
         && !["access", "auth", "refresh", "api", "bearer", "secret", "bot", "github"]
@@ -92,12 +93,12 @@ fn is_weak(name: &str) -> bool {
 }
 
 /// Letters and digits together.
-pub(super) fn is_mixed(text: &str) -> bool {
+pub(super) fn has_letters_and_digits(text: &str) -> bool {
     text.bytes().any(|it| it.is_ascii_digit()) && text.bytes().any(|it| it.is_ascii_alphabetic())
 }
 
 /// Not a word and not a name: upper and lower case with digits, or several signs and digits.
-fn is_random(text: &str) -> bool {
+fn looks_random(text: &str) -> bool {
     let count = |what: fn(&u8) -> bool| text.bytes().filter(what).count();
     let digits = count(u8::is_ascii_digit);
     let cases = count(u8::is_ascii_uppercase) > 0 && count(u8::is_ascii_lowercase) > 0;
@@ -107,7 +108,7 @@ fn is_random(text: &str) -> bool {
 }
 
 /// A placeholder, a variable, or what was scrubbed before.
-pub(super) fn is_stand_in(text: &str) -> bool {
+pub(super) fn is_placeholder(text: &str) -> bool {
     const WORDS: [&str; 14] = [
         "redacted",
         "example",
@@ -130,8 +131,8 @@ pub(super) fn is_stand_in(text: &str) -> bool {
 
 /// An id of ours or of others: a UUID, with a word before it perhaps.
 fn is_id(text: &str) -> bool {
-    const OURS: [&str; 8] = ["evt_", "note-", "note_", "task-", "task_", "run-", "run_", "call_"];
-    if OURS.iter().any(|prefix| text.starts_with(prefix)) {
+    const OWN_ID_PREFIXES: [&str; 8] = ["evt_", "note-", "note_", "task-", "task_", "run-", "run_", "call_"];
+    if OWN_ID_PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
         return true;
     }
     let parts: Vec<&str> = text.split('-').collect();
@@ -147,7 +148,7 @@ fn is_path(text: &str) -> bool {
 }
 
 /// `self.token1`, `config.password`.
-fn is_dotted(text: &str) -> bool {
+fn is_member_access(text: &str) -> bool {
     text.contains('.') && text.split('.').all(is_identifier)
 }
 
@@ -157,7 +158,7 @@ fn is_identifier(text: &str) -> bool {
 }
 
 /// `password=password1`: the name of a variable, not a secret.
-fn names_itself(text: &str) -> bool {
+fn repeats_name(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     ["password", "passwd", "secret", "token", "key", "pwd", "sha", "base64", "utf8"]
         .iter()

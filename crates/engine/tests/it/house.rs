@@ -7,10 +7,10 @@ use std::{
 
 use futures::FutureExt;
 use helve_contract::{
-    Call, Effects, Entry, Error, Keep, PathRules, PortSet, Ports, Reading, Reply, Session, Spec, Workspace,
+    Call, Effects, Entry, Error, PathRules, PathStyle, PortSet, Ports, Reply, Session, Spec, TruncateSide, Workspace,
     events::EventRecord, ports::NoHost,
 };
-use helve_engine::{Builder, Dialect, Engine, EventLog, Limit, Limits, Mode, Role, Words};
+use helve_engine::{Dialect, Engine, EngineBuilder, EventLog, Limit, MessageTemplates, Mode, OutputLimits, Role};
 use serde_json::{Value, json};
 
 /// What the events said, in order.
@@ -35,7 +35,7 @@ impl Ear {
 pub(crate) fn dialect() -> Dialect {
     Dialect {
         name: "tiny",
-        about: "three tools",
+        description: "three tools",
         tools: vec![say(), put(), run()],
         external: &[],
         roles: &[
@@ -43,19 +43,19 @@ pub(crate) fn dialect() -> Dialect {
             Role { name: "all", tools: &["*"], imports: true },
         ],
         default_role: None,
-        reading: Reading::Relative,
-        limits: Limits {
+        path_style: PathStyle::Relative,
+        limits: OutputLimits {
             general: Limit::bytes(2000).lines(5),
             by_tool: const { &[("Put", Limit::bytes(400).lines(5))] },
             paged: &[],
             ranges: &[],
         },
-        words: Words {
+        templates: MessageTemplates {
             error: |tool, error| match error {
-                Error::UnknownTool(text) => Reply::failed(format!("Tool not found: {text}")),
-                error => Reply::failed(format!("{tool}: {error}")),
+                Error::UnknownTool(text) => Reply::error(format!("Tool not found: {text}")),
+                error => Reply::error(format!("{tool}: {error}")),
             },
-            notice: |notice| format!("[{} of {} bytes]", notice.kept.unwrap_or_default(), notice.cut.bytes),
+            notice: |notice| format!("[{} of {} bytes]", notice.kept_size.unwrap_or_default(), notice.truncation.bytes),
             error_prefix: "",
             cancelled: "Cancelled",
         },
@@ -70,8 +70,8 @@ pub(crate) fn spec(name: &str, effects: Effects, schema: Value) -> Spec {
         rule_names: Vec::new(),
         annotations: None,
         description: String::new(),
-        schema,
-        output: None,
+        input_schema: schema,
+        output_schema: None,
         effects,
         tier: None,
         timeout: Duration::from_secs(60),
@@ -104,7 +104,7 @@ fn say() -> Entry {
         }
         .boxed()
     })
-    .also(&["Speak"])
+    .with_aliases(&["Speak"])
 }
 
 fn put() -> Entry {
@@ -123,13 +123,17 @@ fn run() -> Entry {
         json!({ "type": "object", "properties": { "command": { "type": "string" } }, "required": ["command"] });
     Entry::dynamic(spec("Run", Effects::EXECUTES, schema), |args, _| {
         async move {
-            Ok(Reply { keep: Keep::Tail, exit: Some(0), ..Reply::from(args["command"].as_str().unwrap_or_default()) })
+            Ok(Reply {
+                truncate_side: TruncateSide::KeepTail,
+                exit_code: Some(0),
+                ..Reply::from(args["command"].as_str().unwrap_or_default())
+            })
         }
         .boxed()
     })
 }
 
-pub(crate) fn builder() -> Builder {
+pub(crate) fn builder() -> EngineBuilder {
     Engine::builder(dialect())
 }
 
@@ -139,6 +143,6 @@ pub(crate) fn engine() -> Engine {
 
 pub(crate) fn call() -> Call {
     let ports = Ports::new(Arc::new(NoHost));
-    let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
+    let workspace = Workspace::new([], PathRules::default(), PathStyle::Relative);
     Call::new("call-1", Arc::new(Session::new("s", workspace, ports)))
 }

@@ -43,23 +43,23 @@ async fn a_tool_that_is_turned_off_is_told_apart() {
 
 #[test]
 fn roles_and_lists_choose_the_tools() {
-    let names = |builder: helve_engine::Builder| -> Vec<String> {
+    let names = |builder: helve_engine::EngineBuilder| -> Vec<String> {
         builder.build().unwrap().specs().map(|spec| spec.name.clone()).collect()
     };
     let text = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
     assert_eq!(names(builder()), ["Say", "Put", "Run"]);
-    assert_eq!(names(builder().role("all").without(text(&["p*"]))), ["Say", "Run"]);
+    assert_eq!(names(builder().role("all").exclude(text(&["p*"]))), ["Say", "Run"]);
     assert_eq!(names(builder().only(text(&["Speak", "Run"]))), ["Say", "Run"]);
-    assert_eq!(names(builder().only(text(&["Say"])).without(text(&["Speak"]))), [""; 0]);
+    assert_eq!(names(builder().only(text(&["Say"])).exclude(text(&["Speak"]))), [""; 0]);
 }
 
 fn extra(name: &str, schema: Value) -> Entry {
     let run = |_, _| Box::pin(async { Ok(Reply::from("mine")) }) as futures::future::BoxFuture<'static, _>;
-    dialect().tools[0].clone().with(|_| ()).spec.as_ref().clone().pipe(|mut spec| {
+    dialect().tools[0].clone().map_spec(|_| ()).spec.as_ref().clone().pipe(|mut spec| {
         spec.name = name.into();
         spec.aliases.clear();
         spec.effects = Effects::NONE;
-        spec.schema = schema;
+        spec.input_schema = schema;
         Entry::dynamic(spec, run)
     })
 }
@@ -81,7 +81,7 @@ fn what_is_wrong_is_told_at_build() {
         builder().replace(extra("New", json!({}))).build(),
     ]
     .map(|built| built.err().unwrap());
-    let [role, twice, name, BuildError::BadSchema { tool, .. }, replaced] = &seen else { panic!("{seen:?}") };
+    let [role, twice, name, BuildError::InvalidSchema { tool, .. }, replaced] = &seen else { panic!("{seen:?}") };
     assert_eq!(
         [role.to_string(), twice.to_string(), name.to_string(), tool.clone(), replaced.to_string()],
         [
@@ -119,7 +119,7 @@ async fn an_underscore_is_taken_for_a_hyphen() {
         named("mcp__s__x-y_00112233", &["mcp__s__x-y"]),
         named("mcp__s__cut_44556677", &["mcp__s__a_long_name_that_was_cut", "mcp__s__x_y"]),
     ];
-    let engine = tools.into_iter().fold(builder(), helve_engine::Builder::tool).build().unwrap();
+    let engine = tools.into_iter().fold(builder(), helve_engine::EngineBuilder::tool).build().unwrap();
     for (called, ran) in [
         ("mcp__my-files__get-sum", "mcp__my-files__get-sum"),
         ("mcp__my_files__get_sum", "mcp__my-files__get-sum"),
@@ -138,17 +138,17 @@ async fn an_underscore_is_taken_for_a_hyphen() {
 #[test]
 fn lists_know_tools_in_every_spelling() {
     let text = |name: &str| vec![name.to_owned()];
-    let seen = |builder: helve_engine::Builder| -> usize {
+    let seen = |builder: helve_engine::EngineBuilder| -> usize {
         let tools = [named("mcp__my-files__get-sum", &[]), named("mcp__s__cut_44", &["mcp__s__long-name"])];
-        let engine = tools.into_iter().fold(builder, helve_engine::Builder::tool).build().unwrap();
+        let engine = tools.into_iter().fold(builder, helve_engine::EngineBuilder::tool).build().unwrap();
         engine.specs().filter(|spec| spec.name.starts_with("mcp__")).count()
     };
     for name in ["mcp__my-files__get-sum", "mcp__my_files__get_sum", "mcp__my-files", "mcp__my_files__*"] {
-        assert_eq!(seen(builder().without(text(name))), 1, "{name}");
+        assert_eq!(seen(builder().exclude(text(name))), 1, "{name}");
         assert_eq!(seen(builder().only(text(name))), 1, "{name}");
     }
-    assert_eq!(seen(builder().without(text("mcp__s__long_name"))), 1);
-    assert_eq!(seen(builder().without(text("mcp__s"))), 1);
+    assert_eq!(seen(builder().exclude(text("mcp__s__long_name"))), 1);
+    assert_eq!(seen(builder().exclude(text("mcp__s"))), 1);
 }
 
 #[tokio::test]
@@ -163,17 +163,17 @@ async fn a_tool_of_your_own_joins_or_replaces() {
 
 #[tokio::test]
 async fn tools_from_outside_come_and_go() {
-    let engine = builder().role("quiet").without(vec!["Bad*".into()]).tool(extra("Mine", json!({}))).build().unwrap();
-    let mut news = engine.news();
+    let engine = builder().role("quiet").exclude(vec!["Bad*".into()]).tool(extra("Mine", json!({}))).build().unwrap();
+    let mut news = engine.tool_changes();
     let names = || engine.specs().map(|spec| spec.name.clone()).collect::<Vec<_>>();
     let before = names();
 
     // What is turned off stays out, and what a model cannot tell apart is no news.
     let same = vec![extra("Mine", json!({})), extra("BadOne", json!({}))];
-    assert_eq!(engine.replace_outside(same), Ok(false));
+    assert_eq!(engine.replace_external_tools(same), Ok(false));
     assert_eq!(names(), before);
 
-    assert_eq!(engine.replace_outside(vec![extra("Late", json!({}))]), Ok(true));
+    assert_eq!(engine.replace_external_tools(vec![extra("Late", json!({}))]), Ok(true));
     assert!(news.changed().await);
     assert_eq!(engine.run("Late", "{}", call()).await.text, "mine");
     assert!(engine.run("Mine", "{}", call()).await.text.contains("Mine"), "it is told that it is gone");
@@ -181,6 +181,6 @@ async fn tools_from_outside_come_and_go() {
 
     // A table that cannot be is refused whole, and the one before stays.
     let twice = vec![extra("Say", json!({}))];
-    assert_eq!(engine.replace_outside(twice), Err(BuildError::Duplicate("Say".into())));
+    assert_eq!(engine.replace_external_tools(twice), Err(BuildError::Duplicate("Say".into())));
     assert!(engine.get("Late").is_some());
 }

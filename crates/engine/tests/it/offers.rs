@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helve_contract::{Call, Effects, Entry, PathRules, Port, PortSet, Ports, Profile, Reading, Reply, Root, Session};
+use helve_contract::{
+    Call, CapabilityProfile, Effects, Entry, PathRules, PathStyle, Port, PortSet, Ports, Reply, Root, Session,
+};
 use helve_contract::{Workspace, ports::NoHost};
 use helve_engine::{
-    Answer, Approver, Caution, Decision, Dialect, Engine, ExternalRow, Gate, Mode, NotOffered, Question, Role, Rule,
+    ApprovalDecision, ApprovalRequest, Approver, Decision, Dialect, Engine, ExternalRow, Gate, Mode, NotOffered, Role,
+    Rule, TaintPolicy,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +38,7 @@ fn statuses(engine: &Engine) -> Vec<String> {
 
 #[tokio::test]
 async fn a_tool_without_its_port_is_listed_with_the_reason_and_not_offered() {
-    let engine = Engine::builder(with_ports()).available(PortSet::NONE).without(vec!["Run".into()]).build().unwrap();
+    let engine = Engine::builder(with_ports()).available(PortSet::NONE).exclude(vec!["Run".into()]).build().unwrap();
     let mcp = "no MCP servers are configured. Add a table `[mcp.servers.NAME]`.";
     let user = "nobody can be asked here. Use `helve chat`, `helve serve`, or an MCP client with elicitation.";
     assert_eq!(
@@ -76,7 +79,7 @@ fn a_role_decides_about_imported_tools() {
         };
         let engine = Engine::builder(dialect).role("r").tool(text_tool("Mine", Effects::READS, &[])).build().unwrap();
         assert_eq!(engine.specs().map(|it| it.name.clone()).collect::<Vec<_>>(), names);
-        engine.replace_outside(vec![text_tool("Mine", Effects::READS, &[])]).unwrap();
+        engine.replace_external_tools(vec![text_tool("Mine", Effects::READS, &[])]).unwrap();
         assert_eq!(engine.specs().map(|it| it.name.clone()).collect::<Vec<_>>(), names);
     }
 }
@@ -85,8 +88,8 @@ struct Yes;
 
 #[async_trait]
 impl Approver for Yes {
-    async fn ask(&self, _: &Question, _: &Call) -> Answer {
-        Answer::Session
+    async fn request_approval(&self, _: &ApprovalRequest, _: &Call) -> ApprovalDecision {
+        ApprovalDecision::AllowForSession
     }
 }
 
@@ -120,22 +123,26 @@ async fn a_decision_is_known_before_the_call() {
 async fn a_profile_narrows_the_workspace_and_is_on_record() {
     let mut dialect = dialect();
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
-    dialect.tools = [("Look", Some(Profile::FileReadOnly)), ("Change", Some(Profile::FileReadWrite)), ("Any", None)]
-        .into_iter()
-        .map(|(name, profile)| {
-            let spec = helve_contract::Spec { profile, ..spec(name, Effects::READS, schema.clone()) };
-            Entry::dynamic(spec, |args, call| {
-                Box::pin(async move {
-                    let path = args["path"].as_str().unwrap_or_default();
-                    Ok(format!("{} {}", call.readable(path).is_ok(), call.writable(path).is_ok()).into())
-                })
+    dialect.tools = [
+        ("Look", Some(CapabilityProfile::FileReadOnly)),
+        ("Change", Some(CapabilityProfile::FileReadWrite)),
+        ("Any", None),
+    ]
+    .into_iter()
+    .map(|(name, profile)| {
+        let spec = helve_contract::Spec { profile, ..spec(name, Effects::READS, schema.clone()) };
+        Entry::dynamic(spec, |args, call| {
+            Box::pin(async move {
+                let path = args["path"].as_str().unwrap_or_default();
+                Ok(format!("{} {}", call.check_read(path).is_ok(), call.check_write(path).is_ok()).into())
             })
         })
-        .collect();
+    })
+    .collect();
     let ear = Ear::default();
     let engine = Engine::builder(dialect).events(ear.events()).build().unwrap();
-    let roots = [Root::writable("/s").named("shared"), Root::readable("/v").named("vault")];
-    let workspace = Workspace::new(roots, PathRules::default(), Reading::Virtual);
+    let roots = [Root::writable("/s").with_name("shared"), Root::readable("/v").with_name("vault")];
+    let workspace = Workspace::new(roots, PathRules::default(), PathStyle::Virtual);
     let session = Arc::new(Session::new("s", workspace, Ports::new(Arc::new(NoHost))));
     let mut seen = Vec::new();
     for name in ["Look", "Change", "Any"] {
@@ -169,13 +176,13 @@ fn reading_that_sends_its_address_is_not_asked() {
         dialect.tools = vec![text_tool("ReadResource", Effects::READS | Effects::SENDS, &[])];
         let call = call();
         if tainted {
-            call.session.taint.note("https://page.example/");
+            call.session.taint.add_origin("https://page.example/");
         }
         Engine::builder(dialect).gate(gate).build().unwrap().decide("ReadResource", json!({}), &call)
     };
     assert_eq!(decide(Gate::new(Mode::Default), false), Decision::Allowed);
     assert_eq!(decide(Gate::new(Mode::Plan), false), Decision::Allowed);
     assert_eq!(decide(Gate::new(Mode::Default), true), Decision::Allowed);
-    let strict = decide(Gate::new(Mode::Default).caution(Caution::Deny), true);
+    let strict = decide(Gate::new(Mode::Default).taint_policy(TaintPolicy::Deny), true);
     assert!(matches!(strict, Decision::Denied { .. }), "{strict:?}");
 }

@@ -11,7 +11,7 @@ use std::{
 
 use futures::FutureExt as _;
 use helve_contract::{Effects, Entry, Reply};
-use helve_engine::{Engine, Request, Scrub, Spill};
+use helve_engine::{CallRequest, Engine, Redactor, Spill};
 use serde_json::json;
 use tokio::sync::Barrier;
 
@@ -106,7 +106,7 @@ async fn whatever_happens_a_reply_comes_back() {
 #[tokio::test]
 async fn the_clock_runs() {
     let mut dialect = dialect();
-    dialect.tools[0] = dialect.tools[0].clone().with(|spec| spec.timeout = Duration::from_millis(3));
+    dialect.tools[0] = dialect.tools[0].clone().map_spec(|spec| spec.timeout = Duration::from_millis(3));
     let engine = Engine::builder(dialect).build().unwrap();
     assert_eq!(said(&engine, "Say", r#"{"text": "wait"}"#).await, "Say: timed out after 3 ms");
 }
@@ -125,7 +125,7 @@ async fn what_does_not_fit_is_kept_in_a_file() {
     let reply = engine.run("Say", json!({ "text": "password=hunter2", "times": 7 }), call()).await;
     let line = "password=[REDACTED]\n";
     assert_eq!(reply.text, format!("{}[{} of {} bytes]", line.repeat(5), line.len() * 5 - 1, line.len() * 7 - 1));
-    let whole = fs::read_to_string(reply.spill.unwrap()).unwrap();
+    let whole = fs::read_to_string(reply.spill_file.unwrap()).unwrap();
     assert_eq!(whole, line.repeat(7).trim_end());
     fs::remove_dir_all(folder).unwrap();
 }
@@ -140,14 +140,14 @@ async fn json_stays_json_when_it_is_cut() {
 
 #[tokio::test]
 async fn secrets_do_not_leave() {
-    let engine = builder().scrub(Scrub::with_secrets(vec!["swordfish".into()])).build().unwrap();
+    let engine = builder().redactor(Redactor::with_secrets(vec!["swordfish".into()])).build().unwrap();
     assert_eq!(said(&engine, "Say", r#"{"text": "the word is swordfish"}"#).await, "the word is [REDACTED]");
 }
 
 #[tokio::test]
 async fn a_turn_keeps_its_order() {
     let names = ["Say", "Say", "Run", "Nope", "Say"];
-    let calls = names.iter().enumerate().map(|(at, name)| Request {
+    let calls = names.iter().enumerate().map(|(at, name)| CallRequest {
         name: (*name).into(),
         args: json!({ "text": at.to_string(), "command": at.to_string() }).into(),
         call: call(),
@@ -185,7 +185,7 @@ async fn calls_that_only_look_overlap_and_others_never_do() {
     });
     let engine = builder().tool(look).tool(change).build().unwrap();
     let names = ["Meet", "Meet", "Meet", "Change", "Change", "Change"];
-    let calls = names.map(|name| Request { name: name.into(), args: json!({}).into(), call: call() });
+    let calls = names.map(|name| CallRequest { name: name.into(), args: json!({}).into(), call: call() });
     let replies = engine.batch(calls.into()).await;
     let texts: Vec<&str> = replies.iter().map(|reply| reply.text.as_str()).collect();
     assert_eq!(texts, ["met", "met", "met", "0", "0", "0"]);

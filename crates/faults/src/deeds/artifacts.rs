@@ -5,44 +5,44 @@ use std::{collections::BTreeMap, fs, thread, time::Duration};
 use anyhow::bail;
 use serde_json::{Value, json};
 
-use super::{Deed, Outcome, branches::repository};
+use super::{StepOutcome, Workload, branches::init_repository};
 use crate::{
-    Desk, Dice, Hand, Wrong,
+    BatchProcess, Rng, TestEnv, Violation,
     talk::{Shared, locked},
 };
 
 /// A spec, a task and a graph, each written again and again; what each of them says is the step that wrote it.
 #[derive(Debug)]
-pub struct Artifacts {
+pub struct ArtifactWorkload {
     round: u64,
     /// Steps of this round that were taken note of.
     seen: usize,
-    orders: Shared<Orders>,
+    orders: Shared<CaptainScript>,
     now: BTreeMap<&'static str, String>,
 }
 
 /// What the captain ordered, in order, and what it was told.
 #[derive(Debug, Default)]
-pub(crate) struct Orders {
+pub(crate) struct CaptainScript {
     round: u64,
     given: Vec<(&'static str, String)>,
     told: Vec<String>,
 }
 
 /// Where its artifacts are, beneath a desk.
-pub(crate) const PLAN: &str = "work/.forge/artifacts/plan-1";
+pub(crate) const PLAN_DIR: &str = "work/.forge/artifacts/plan-1";
 
 /// Orders of a round.
-const MANY: usize = 12;
+const STEPS_PER_ROUND: usize = 12;
 
-impl Artifacts {
+impl ArtifactWorkload {
     /// With the script's book of orders.
-    pub(crate) fn new(orders: Shared<Orders>) -> Self {
+    pub(crate) fn new(orders: Shared<CaptainScript>) -> Self {
         Self { round: 0, seen: 0, orders, now: BTreeMap::new() }
     }
 }
 
-impl Orders {
+impl CaptainScript {
     /// What the captain does next, after these messages: the tool and its arguments, or nothing any more.
     pub(crate) fn next(&mut self, round: u64, told: &[String]) -> Option<(&'static str, Value)> {
         if round != self.round {
@@ -50,7 +50,7 @@ impl Orders {
         }
         self.told.extend(told.iter().skip(self.told.len()).cloned());
         let at = self.told.len();
-        if at >= MANY {
+        if at >= STEPS_PER_ROUND {
             return None;
         }
         let mark = format!("mark-{round}-{at}");
@@ -82,7 +82,7 @@ impl Orders {
 }
 
 /// The mark in a file that is whole.
-fn mark(file: &str, text: &str) -> Option<String> {
+fn step_marker(file: &str, text: &str) -> Option<String> {
     let found = match file {
         "dag.json" => serde_json::from_str::<Value>(text).ok()?["nodes"][0]["id"].as_str()?.to_owned(),
         "specs/spec.md" => text.lines().next()?.strip_prefix("# ")?.to_owned(),
@@ -92,7 +92,7 @@ fn mark(file: &str, text: &str) -> Option<String> {
     whole.then_some(found)
 }
 
-impl Deed for Artifacts {
+impl Workload for ArtifactWorkload {
     fn name(&self) -> &'static str {
         "artifacts"
     }
@@ -101,7 +101,7 @@ impl Deed for Artifacts {
         "forge"
     }
 
-    fn words(&self) -> Vec<String> {
+    fn args(&self) -> Vec<String> {
         ["forge", "plan", "--run", "plan-1"]
             .map(str::to_owned)
             .into_iter()
@@ -109,20 +109,20 @@ impl Deed for Artifacts {
             .collect()
     }
 
-    fn begin(&mut self, desk: &Desk) -> anyhow::Result<()> {
-        repository(desk)?;
+    fn prepare(&mut self, desk: &TestEnv) -> anyhow::Result<()> {
+        init_repository(desk)?;
         self.round += 1;
         self.seen = 0;
         Ok(())
     }
 
-    fn act(&mut self, hand: &mut Hand, _: &mut Dice) -> anyhow::Result<Outcome> {
-        if self.seen >= MANY {
-            return Ok(Outcome::Nothing);
+    fn step(&mut self, hand: &mut BatchProcess, _: &mut Rng) -> anyhow::Result<StepOutcome> {
+        if self.seen >= STEPS_PER_ROUND {
+            return Ok(StepOutcome::Finished);
         }
         for _ in 0..12_000 {
             // In this order: what it heard before it went is known after it went.
-            let gone = hand.is_gone();
+            let gone = hand.has_exited();
             let orders = locked(&self.orders);
             if orders.round == self.round
                 && let Some(told) = orders.told.get(self.seen)
@@ -131,22 +131,22 @@ impl Deed for Artifacts {
                 self.seen += 1;
                 let answer: Value = serde_json::from_str(told).unwrap_or_default();
                 if answer.get("path").is_none() {
-                    return Ok(Outcome::Refused(told.clone()));
+                    return Ok(StepOutcome::Refused(told.clone()));
                 }
                 self.now.insert(file, mark.clone());
-                return Ok(Outcome::Acknowledged);
+                return Ok(StepOutcome::Acknowledged);
             }
             drop(orders);
             if gone {
-                return Ok(Outcome::Gone);
+                return Ok(StepOutcome::NoResponse);
             }
             thread::sleep(Duration::from_millis(10));
         }
         bail!("the captain does not come to its end")
     }
 
-    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
-        let folder = desk.path(PLAN);
+    fn verify(&mut self, desk: &TestEnv) -> anyhow::Result<Vec<Violation>> {
+        let folder = desk.path(PLAN_DIR);
         let mut wrong = Vec::new();
         for file in ["specs/spec.md", "tasks/task-001.md", "dag.json"] {
             let orders = locked(&self.orders);
@@ -159,15 +159,15 @@ impl Deed for Artifacts {
                 Ok(text) => text,
                 Err(_) if last.is_none() => continue,
                 Err(error) => {
-                    wrong.push(Wrong::Lost(format!("{file}: {error}")));
+                    wrong.push(Violation::Lost(format!("{file}: {error}")));
                     continue;
                 }
             };
-            match mark(file, &text) {
-                None => wrong.push(Wrong::Partial(format!("{file} says `{text:.60}…`"))),
+            match step_marker(file, &text) {
+                None => wrong.push(Violation::Partial(format!("{file} says `{text:.60}…`"))),
                 Some(mark) if Some(&mark) == last.as_ref() || open.contains(&&mark) => _ = self.now.insert(file, mark),
                 Some(mark) => {
-                    wrong.push(Wrong::Lost(format!("{file} says {mark}, and neither {last:?} nor {open:?}")));
+                    wrong.push(Violation::Lost(format!("{file} says {mark}, and neither {last:?} nor {open:?}")));
                     self.now.insert(file, mark);
                 }
             }

@@ -12,12 +12,12 @@ use std::{
 use anyhow::{Context, bail};
 use serde_json::json;
 
-use super::{Deed, Outcome, outcome};
-use crate::{Desk, Dice, Hand, Wrong};
+use super::{StepOutcome, Workload, classify};
+use crate::{BatchProcess, Rng, TestEnv, Violation};
 
 /// Branches that each add a file, and which of them were said to be merged.
 #[derive(Debug, Default)]
-pub struct Branches {
+pub struct MergeWorkload {
     round: u64,
     /// Those of this round that were not tried yet.
     left: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Branches {
 }
 
 /// Branches of a round.
-const MANY: u64 = 12;
+const BRANCHES_PER_ROUND: u64 = 12;
 
 /// Git, by hand and in the project.
 fn git(work: &Path) -> Command {
@@ -36,7 +36,7 @@ fn git(work: &Path) -> Command {
     command
 }
 
-fn said(work: &Path, args: &[&str]) -> anyhow::Result<String> {
+fn git_output(work: &Path, args: &[&str]) -> anyhow::Result<String> {
     let output = git(work).args(args).stdin(Stdio::null()).output()?;
     if !output.status.success() {
         bail!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -45,24 +45,24 @@ fn said(work: &Path, args: &[&str]) -> anyhow::Result<String> {
 }
 
 /// Makes the project a repository with one commit, if it is none yet.
-pub(super) fn repository(desk: &Desk) -> anyhow::Result<()> {
+pub(super) fn init_repository(desk: &TestEnv) -> anyhow::Result<()> {
     let work = desk.path("work");
     if work.join(".git").is_dir() {
         return Ok(());
     }
-    said(&work, &["init", "--quiet", "--template=", "--initial-branch=main"])?;
-    said(&work, &["commit", "--quiet", "--allow-empty", "-m", "begin"])?;
-    said(&work, &["branch", "base"])?;
+    git_output(&work, &["init", "--quiet", "--template=", "--initial-branch=main"])?;
+    git_output(&work, &["commit", "--quiet", "--allow-empty", "-m", "begin"])?;
+    git_output(&work, &["branch", "base"])?;
     Ok(())
 }
 
 /// Names and tips of the branches that are to be merged.
-fn tips(work: &Path) -> anyhow::Result<BTreeMap<String, String>> {
-    let all = said(work, &["for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/part-*"])?;
+fn branch_tips(work: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let all = git_output(work, &["for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/part-*"])?;
     Ok(all.lines().filter_map(|it| it.split_once(' ')).map(|(name, tip)| (name.into(), tip.into())).collect())
 }
 
-impl Deed for Branches {
+impl Workload for MergeWorkload {
     fn name(&self) -> &'static str {
         "merges"
     }
@@ -71,16 +71,16 @@ impl Deed for Branches {
         "forge"
     }
 
-    fn begin(&mut self, desk: &Desk) -> anyhow::Result<()> {
+    fn prepare(&mut self, desk: &TestEnv) -> anyhow::Result<()> {
         let work = desk.path("work");
-        repository(desk)?;
+        init_repository(desk)?;
         // What git itself left locked is git's word for "somebody was here": people look, and remove it.
         for lock in ["index.lock", "HEAD.lock", "refs/heads/main.lock", "ORIG_HEAD.lock", "MERGE_HEAD.lock"] {
             _ = fs::remove_file(work.join(".git").join(lock));
         }
-        said(&work, &["reset", "--quiet", "--hard"])?;
+        git_output(&work, &["reset", "--quiet", "--hard"])?;
         self.round += 1;
-        self.left = (0..MANY).map(|at| format!("part-{}-{at}", self.round)).collect();
+        self.left = (0..BRANCHES_PER_ROUND).map(|at| format!("part-{}-{at}", self.round)).collect();
         let stream = self.left.iter().fold(String::new(), |mut all, name| {
             let body = format!("{name}\n").repeat(300);
             let head = format!("commit refs/heads/{name}\ncommitter A <a@b> 1700000000 +0000\ndata 5\npart\n");
@@ -92,36 +92,37 @@ impl Deed for Branches {
         if !child.wait()?.success() {
             bail!("no branches could be made");
         }
-        self.tips = tips(&work)?;
+        self.tips = branch_tips(&work)?;
         Ok(())
     }
 
-    fn act(&mut self, hand: &mut Hand, _: &mut Dice) -> anyhow::Result<Outcome> {
-        let Some(name) = self.left.pop() else { return Ok(Outcome::Nothing) };
+    fn step(&mut self, hand: &mut BatchProcess, _: &mut Rng) -> anyhow::Result<StepOutcome> {
+        let Some(name) = self.left.pop() else { return Ok(StepOutcome::Finished) };
         let args = json!({ "sourceBranches": [name], "targetBranch": "main" });
-        let outcome = outcome(hand.call("merge_branches", args)?.as_ref());
-        if outcome == Outcome::Acknowledged {
+        let outcome = classify(hand.call("merge_branches", args)?.as_ref());
+        if outcome == StepOutcome::Acknowledged {
             self.merged.insert(name);
         }
         Ok(outcome)
     }
 
-    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
+    fn verify(&mut self, desk: &TestEnv) -> anyhow::Result<Vec<Violation>> {
         let work = desk.path("work");
         let mut wrong = Vec::new();
-        let there = tips(&work)?;
+        let there = branch_tips(&work)?;
         if there != self.tips {
-            wrong.push(Wrong::Lost(format!("branches were {:?}, and are {there:?}", self.tips)));
+            wrong.push(Violation::Lost(format!("branches were {:?}, and are {there:?}", self.tips)));
         }
-        let merged = said(&work, &["for-each-ref", "--merged=main", "--format=%(refname:short)", "refs/heads/part-*"])?;
+        let merged =
+            git_output(&work, &["for-each-ref", "--merged=main", "--format=%(refname:short)", "refs/heads/part-*"])?;
         let merged: BTreeSet<String> = merged.lines().map(str::to_owned).collect();
-        wrong.extend(self.merged.difference(&merged).map(|name| Wrong::Lost(format!("the merge of {name}"))));
-        let files = said(&work, &["ls-tree", "--name-only", "main"])?;
+        wrong.extend(self.merged.difference(&merged).map(|name| Violation::Lost(format!("the merge of {name}"))));
+        let files = git_output(&work, &["ls-tree", "--name-only", "main"])?;
         let files: BTreeSet<&str> = files.lines().filter_map(|it| it.strip_suffix(".txt")).collect();
         let torn = merged.iter().filter(|name| !files.contains(name.as_str()));
-        wrong.extend(torn.map(|name| Wrong::Partial(format!("{name} is merged without its file"))));
-        if let Err(error) = said(&work, &["fsck", "--no-dangling", "--no-progress"]) {
-            wrong.push(Wrong::Partial(error.to_string()));
+        wrong.extend(torn.map(|name| Violation::Partial(format!("{name} is merged without its file"))));
+        if let Err(error) = git_output(&work, &["fsck", "--no-dangling", "--no-progress"]) {
+            wrong.push(Violation::Partial(error.to_string()));
         }
         self.merged = merged;
         Ok(wrong)

@@ -4,12 +4,12 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{Deed, Outcome, outcome};
-use crate::{Answer, Desk, Dice, Hand, Wrong};
+use super::{StepOutcome, Workload, classify};
+use crate::{BatchProcess, CallResult, Rng, TestEnv, Violation};
 
 /// Writes and edits of one file. Its first line tells the step, the rest which write it comes from.
 #[derive(Debug, Default)]
-pub struct Files {
+pub struct FileWorkload {
     now: Option<(u64, u64)>,
     next: Option<(u64, u64)>,
 }
@@ -21,7 +21,7 @@ fn text((step, body): (u64, u64)) -> String {
     format!("step {step} of the story\n{}end of {body}\n", line.repeat(200 + (body % 17) as usize * 150))
 }
 
-impl Deed for Files {
+impl Workload for FileWorkload {
     fn name(&self) -> &'static str {
         "files"
     }
@@ -30,10 +30,10 @@ impl Deed for Files {
         "solo"
     }
 
-    fn act(&mut self, hand: &mut Hand, dice: &mut Dice) -> anyhow::Result<Outcome> {
+    fn step(&mut self, hand: &mut BatchProcess, dice: &mut Rng) -> anyhow::Result<StepOutcome> {
         let step = self.now.map_or(1, |it| it.0 + 1);
         let answer = match self.now {
-            Some(now) if dice.roll(2) == 0 => {
+            Some(now) if dice.below(2) == 0 => {
                 self.next = Some((step, now.1));
                 let [old, new] = [now.0, step].map(|it| format!("step {it} of the story\n"));
                 hand.call("edit", json!({ "path": NAME, "old_text": old, "new_text": new }))?
@@ -43,17 +43,17 @@ impl Deed for Files {
                 hand.call("write", json!({ "path": NAME, "content": text((step, step)) }))?
             }
         };
-        let outcome = outcome(answer.as_ref());
+        let outcome = classify(answer.as_ref());
         match outcome {
-            Outcome::Acknowledged => self.now = self.next.take(),
+            StepOutcome::Acknowledged => self.now = self.next.take(),
             // Refused after the rename: the new text may stand. It is read again, as a model would.
-            Outcome::Refused(_) => self.look(hand.call("read", json!({ "path": NAME, "limit": 1 }))?),
-            Outcome::Gone | Outcome::Nothing => {}
+            StepOutcome::Refused(_) => self.record(hand.call("read", json!({ "path": NAME, "limit": 1 }))?),
+            StepOutcome::NoResponse | StepOutcome::Finished => {}
         }
         Ok(outcome)
     }
 
-    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
+    fn verify(&mut self, desk: &TestEnv) -> anyhow::Result<Vec<Violation>> {
         let found = fs::read_to_string(desk.path("work").join(NAME)).ok();
         let fits = |state: Option<(u64, u64)>| found == state.map(text);
         if fits(self.now) {
@@ -68,12 +68,12 @@ impl Deed for Files {
         let what = format!("{NAME} is `{head}…`, and neither {:?} nor {:?}", self.now, self.next);
         (self.now, self.next) = (None, None);
         _ = fs::remove_file(desk.path("work").join(NAME));
-        Ok(vec![if found.is_none() { Wrong::Lost(what) } else { Wrong::Partial(what) }])
+        Ok(vec![if found.is_none() { Violation::Lost(what) } else { Violation::Partial(what) }])
     }
 }
 
-impl Files {
-    fn look(&mut self, answer: Option<Answer>) {
+impl FileWorkload {
+    fn record(&mut self, answer: Option<CallResult>) {
         let Some((answer, next)) = answer.zip(self.next) else { return };
         if !answer.is_error && answer.text.contains(&format!("step {} of the story", next.0)) {
             self.now = self.next.take();

@@ -12,57 +12,58 @@ mod talks;
 
 use rusqlite::{Connection, OpenFlags};
 
-pub(crate) use self::artifacts::{Orders, PLAN};
+pub(crate) use self::artifacts::{CaptainScript, PLAN_DIR};
 pub use self::{
-    artifacts::Artifacts, branches::Branches, events::wrong_events, files::Files, notes::Notes, patches::Patches,
-    plans::Plans, spills::Spills, talks::Talks,
+    artifacts::ArtifactWorkload, branches::MergeWorkload, events::verify_events, files::FileWorkload,
+    notes::NoteWorkload, patches::PatchWorkload, plans::ScheduleWorkload, spills::SpillWorkload,
+    talks::ConversationWorkload,
 };
-use crate::{Answer, Desk, Dice, Hand, Wrong};
+use crate::{BatchProcess, CallResult, Rng, TestEnv, Violation};
 
 /// What came of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// It was acknowledged: from now on it must be there.
     Acknowledged,
     /// It was refused, in these words: what was there before must be there, or what would have been.
     Refused(String),
     /// Nobody answered.
-    Gone,
+    NoResponse,
     /// There is nothing left to do.
-    Nothing,
+    Finished,
 }
 
 /// Work that can be looked after.
-pub trait Deed {
+pub trait Workload {
     /// What it is called in reports.
     fn name(&self) -> &'static str;
     /// Whose words it uses.
     fn dialect(&self) -> &'static str;
     /// The words that start its process: calls by hand, unless it says otherwise.
-    fn words(&self) -> Vec<String> {
+    fn args(&self) -> Vec<String> {
         ["batch", "--dialect", self.dialect()].map(str::to_owned).into()
     }
     /// What must be there before its process starts.
-    fn begin(&mut self, _: &Desk) -> anyhow::Result<()> {
+    fn prepare(&mut self, _: &TestEnv) -> anyhow::Result<()> {
         Ok(())
     }
     /// Does one step, and writes down what must be there from now on.
-    fn act(&mut self, hand: &mut Hand, dice: &mut Dice) -> anyhow::Result<Outcome>;
+    fn step(&mut self, hand: &mut BatchProcess, dice: &mut Rng) -> anyhow::Result<StepOutcome>;
     /// Looks at what is there, tells what is wrong, and takes it as the state to go on from.
-    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>>;
+    fn verify(&mut self, desk: &TestEnv) -> anyhow::Result<Vec<Violation>>;
 }
 
 /// What an answer means.
-fn outcome(answer: Option<&Answer>) -> Outcome {
+fn classify(answer: Option<&CallResult>) -> StepOutcome {
     match answer {
-        None => Outcome::Gone,
-        Some(answer) if answer.is_error => Outcome::Refused(answer.text.clone()),
-        Some(_) => Outcome::Acknowledged,
+        None => StepOutcome::NoResponse,
+        Some(answer) if answer.is_error => StepOutcome::Refused(answer.text.clone()),
+        Some(_) => StepOutcome::Acknowledged,
     }
 }
 
 /// A second look at the store, which changes nothing in it.
-fn store(desk: &Desk) -> anyhow::Result<Option<Connection>> {
+fn open_store(desk: &TestEnv) -> anyhow::Result<Option<Connection>> {
     if !desk.store().exists() {
         return Ok(None);
     }
@@ -72,9 +73,9 @@ fn store(desk: &Desk) -> anyhow::Result<Option<Connection>> {
 }
 
 /// What SQLite itself says about the store's file.
-fn unsound(connection: &Connection) -> anyhow::Result<Vec<Wrong>> {
+fn integrity_violations(connection: &Connection) -> anyhow::Result<Vec<Violation>> {
     let said: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-    Ok(if said == "ok" { Vec::new() } else { vec![Wrong::Partial(format!("the store: {said}"))] })
+    Ok(if said == "ok" { Vec::new() } else { vec![Violation::Partial(format!("the store: {said}"))] })
 }
 
 /// Whether a table is there yet: the first process may have been killed before it made one.

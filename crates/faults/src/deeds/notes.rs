@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Deed, Outcome, has_table, outcome, store, unsound};
-use crate::{Desk, Dice, Hand, Wrong};
+use super::{StepOutcome, Workload, classify, has_table, integrity_violations, open_store};
+use crate::{BatchProcess, Rng, TestEnv, Violation};
 
 /// Notes, each with the text that was acknowledged last.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct NoteWorkload {
     count: u64,
     kept: BTreeMap<String, String>,
     /// What is being done: an id where it has one, and the text after it; nothing for a note that goes.
     open: Option<(Option<String>, Option<String>)>,
 }
 
-impl Deed for Notes {
+impl Workload for NoteWorkload {
     fn name(&self) -> &'static str {
         "notes"
     }
@@ -25,11 +25,11 @@ impl Deed for Notes {
         "oxydra"
     }
 
-    fn act(&mut self, hand: &mut Hand, dice: &mut Dice) -> anyhow::Result<Outcome> {
+    fn step(&mut self, hand: &mut BatchProcess, dice: &mut Rng) -> anyhow::Result<StepOutcome> {
         self.count += 1;
-        let text = format!("note {} {}", self.count, "of words ".repeat(dice.roll(400) as usize)).trim().to_owned();
-        let old = self.kept.keys().nth(dice.roll(self.kept.len() as u64) as usize).cloned();
-        let (open, answer) = match (dice.roll(4), old) {
+        let text = format!("note {} {}", self.count, "of words ".repeat(dice.below(400) as usize)).trim().to_owned();
+        let old = self.kept.keys().nth(dice.below(self.kept.len() as u64) as usize).cloned();
+        let (open, answer) = match (dice.below(4), old) {
             (0, Some(id)) => {
                 let answer = hand.call("memory_delete", json!({ "note_id": id }))?;
                 ((Some(id), None), answer)
@@ -44,10 +44,10 @@ impl Deed for Notes {
                 ((id, Some(text)), answer)
             }
         };
-        let outcome = outcome(answer.as_ref());
+        let outcome = classify(answer.as_ref());
         match (&outcome, open) {
-            (Outcome::Acknowledged, (Some(id), Some(text))) => _ = self.kept.insert(id, text),
-            (Outcome::Acknowledged, (Some(id), None)) => _ = self.kept.remove(&id),
+            (StepOutcome::Acknowledged, (Some(id), Some(text))) => _ = self.kept.insert(id, text),
+            (StepOutcome::Acknowledged, (Some(id), None)) => _ = self.kept.remove(&id),
             // What is open now may be either way, and is left alone until somebody looked.
             (_, open) => {
                 if let Some(id) = &open.0 {
@@ -59,9 +59,9 @@ impl Deed for Notes {
         Ok(outcome)
     }
 
-    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
-        let Some(connection) = store(desk)? else { return Ok(Vec::new()) };
-        let mut wrong = unsound(&connection)?;
+    fn verify(&mut self, desk: &TestEnv) -> anyhow::Result<Vec<Violation>> {
+        let Some(connection) = open_store(desk)? else { return Ok(Vec::new()) };
+        let mut wrong = integrity_violations(&connection)?;
         if !has_table(&connection, "notes")? {
             return Ok(wrong);
         }
@@ -72,19 +72,21 @@ impl Deed for Notes {
         for (id, text) in &self.kept {
             match found.get(id) {
                 Some(there) if there == text => {}
-                Some(_) => wrong.push(Wrong::Lost(format!("the change of {id} to `{text:.12}…`"))),
-                None => wrong.push(Wrong::Lost(format!("{id} `{text:.12}…`"))),
+                Some(_) => wrong.push(Violation::Lost(format!("the change of {id} to `{text:.12}…`"))),
+                None => wrong.push(Violation::Lost(format!("{id} `{text:.12}…`"))),
             }
         }
         let torn = |text: &str| !text.starts_with("note ") || text.chars().count() > 20 && !text.ends_with("words");
-        wrong.extend(found.values().filter(|it| torn(it)).map(|it| Wrong::Partial(format!("a note says `{it:.40}`"))));
+        wrong.extend(
+            found.values().filter(|it| torn(it)).map(|it| Violation::Partial(format!("a note says `{it:.40}`"))),
+        );
         let lone: i64 = connection.query_row(
             "SELECT count(*) FROM notes WHERE text <> '' AND id NOT IN (SELECT source FROM passages)",
             [],
             |row| row.get(0),
         )?;
         if lone > 0 {
-            wrong.push(Wrong::Partial(format!("{lone} notes are in no index")));
+            wrong.push(Violation::Partial(format!("{lone} notes are in no index")));
         }
         self.kept = found;
         self.open = None;

@@ -4,12 +4,12 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{Deed, Outcome, outcome};
-use crate::{Desk, Dice, Hand, Wrong};
+use super::{StepOutcome, Workload, classify};
+use crate::{BatchProcess, Rng, TestEnv, Violation};
 
 /// Three files that always tell the same number, and a fourth that comes and goes.
 #[derive(Debug, Default)]
-pub struct Patches {
+pub struct PatchWorkload {
     now: u64,
     next: Option<u64>,
 }
@@ -20,7 +20,7 @@ fn text(number: u64) -> String {
     format!("number {number}\n{}", "a line that stays\n".repeat(300))
 }
 
-fn passing(number: u64) -> String {
+fn transient_file(number: u64) -> String {
     format!("passing-{number}.txt")
 }
 
@@ -36,14 +36,14 @@ fn patch(now: u64) -> String {
             lines += &format!("*** Update File: {name}\n@@\n-number {now}\n+number {new}\n a line that stays\n");
         }
     }
-    lines += &format!("*** Add File: {}\n+{new}\n", passing(new));
+    lines += &format!("*** Add File: {}\n+{new}\n", transient_file(new));
     if now > 0 {
-        lines += &format!("*** Delete File: {}\n", passing(now));
+        lines += &format!("*** Delete File: {}\n", transient_file(now));
     }
     lines + "*** End Patch\n"
 }
 
-impl Deed for Patches {
+impl Workload for PatchWorkload {
     fn name(&self) -> &'static str {
         "patches"
     }
@@ -52,16 +52,16 @@ impl Deed for Patches {
         "solo"
     }
 
-    fn act(&mut self, hand: &mut Hand, _: &mut Dice) -> anyhow::Result<Outcome> {
+    fn step(&mut self, hand: &mut BatchProcess, _: &mut Rng) -> anyhow::Result<StepOutcome> {
         self.next = Some(self.now + 1);
-        let outcome = outcome(hand.call("apply_patch", json!({ "patch": patch(self.now) }))?.as_ref());
-        if outcome == Outcome::Acknowledged {
+        let outcome = classify(hand.call("apply_patch", json!({ "patch": patch(self.now) }))?.as_ref());
+        if outcome == StepOutcome::Acknowledged {
             (self.now, self.next) = (self.now + 1, None);
         }
         Ok(outcome)
     }
 
-    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
+    fn verify(&mut self, desk: &TestEnv) -> anyhow::Result<Vec<Violation>> {
         let work = desk.path("work");
         let stands = |number: u64| {
             let whole = NAMES.iter().all(|name| {
@@ -69,7 +69,7 @@ impl Deed for Patches {
                 found == (number > 0).then(|| text(number))
             });
             let near = [number.wrapping_sub(1), number, number + 1];
-            whole && near.iter().all(|it| work.join(passing(*it)).exists() == (*it == number && number > 0))
+            whole && near.iter().all(|it| work.join(transient_file(*it)).exists() == (*it == number && number > 0))
         };
         if stands(self.now) {
             self.next = None;
@@ -97,6 +97,6 @@ impl Deed for Patches {
             _ = fs::remove_file(work.join(name));
         }
         self.now = 0;
-        Ok(vec![Wrong::Partial(what)])
+        Ok(vec![Violation::Partial(what)])
     }
 }

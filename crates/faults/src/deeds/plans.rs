@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::{Deed, Outcome, has_table, outcome, store, unsound};
-use crate::{Desk, Dice, Hand, Wrong};
+use super::{StepOutcome, Workload, classify, has_table, integrity_violations, open_store};
+use crate::{BatchProcess, Rng, TestEnv, Violation};
 
 /// Schedules that were acknowledged, and those of which it was acknowledged that they are gone.
 #[derive(Debug, Default)]
-pub struct Plans {
+pub struct ScheduleWorkload {
     count: u64,
     kept: BTreeSet<String>,
     gone: BTreeSet<String>,
 }
 
-impl Deed for Plans {
+impl Workload for ScheduleWorkload {
     fn name(&self) -> &'static str {
         "schedules"
     }
@@ -24,15 +24,15 @@ impl Deed for Plans {
         "oxydra"
     }
 
-    fn act(&mut self, hand: &mut Hand, dice: &mut Dice) -> anyhow::Result<Outcome> {
+    fn step(&mut self, hand: &mut BatchProcess, dice: &mut Rng) -> anyhow::Result<StepOutcome> {
         self.count += 1;
-        let old = self.kept.iter().nth(dice.roll(self.kept.len() as u64) as usize).cloned();
+        let old = self.kept.iter().nth(dice.below(self.kept.len() as u64) as usize).cloned();
         if let Some(id) = old
-            && (self.kept.len() > 30 || dice.roll(3) == 0)
+            && (self.kept.len() > 30 || dice.below(3) == 0)
         {
             self.kept.remove(&id);
-            let outcome = outcome(hand.call("schedule_delete", json!({ "schedule_id": id }))?.as_ref());
-            if outcome == Outcome::Acknowledged {
+            let outcome = classify(hand.call("schedule_delete", json!({ "schedule_id": id }))?.as_ref());
+            if outcome == StepOutcome::Acknowledged {
                 self.gone.insert(id);
             }
             return Ok(outcome);
@@ -42,8 +42,8 @@ impl Deed for Plans {
             "name": format!("plan {}", self.count),
         });
         let answer = hand.call("schedule_create", args)?;
-        let outcome = outcome(answer.as_ref());
-        if outcome == Outcome::Acknowledged
+        let outcome = classify(answer.as_ref());
+        if outcome == StepOutcome::Acknowledged
             && let Some(id) = answer.as_ref().and_then(|it| it.whole["data"]["schedule_id"].as_str())
         {
             self.kept.insert(id.to_owned());
@@ -51,9 +51,9 @@ impl Deed for Plans {
         Ok(outcome)
     }
 
-    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
-        let Some(connection) = store(desk)? else { return Ok(Vec::new()) };
-        let mut wrong = unsound(&connection)?;
+    fn verify(&mut self, desk: &TestEnv) -> anyhow::Result<Vec<Violation>> {
+        let Some(connection) = open_store(desk)? else { return Ok(Vec::new()) };
+        let mut wrong = integrity_violations(&connection)?;
         if !has_table(&connection, "schedules")? {
             return Ok(wrong);
         }
@@ -61,8 +61,8 @@ impl Deed for Plans {
             .prepare("SELECT id FROM schedules WHERE goal LIKE 'look at number %' AND next IS NOT NULL")?
             .query_map([], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
-        wrong.extend(self.kept.difference(&found).map(|id| Wrong::Lost(format!("schedule {id}"))));
-        wrong.extend(self.gone.intersection(&found).map(|id| Wrong::Lost(format!("the end of schedule {id}"))));
+        wrong.extend(self.kept.difference(&found).map(|id| Violation::Lost(format!("schedule {id}"))));
+        wrong.extend(self.gone.intersection(&found).map(|id| Violation::Lost(format!("the end of schedule {id}"))));
         self.kept = found;
         self.gone.clear();
         Ok(wrong)

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Deed, Outcome, has_table, store, unsound};
-use crate::{Desk, Dice, Hand, Wrong};
+use super::{StepOutcome, Workload, has_table, integrity_violations, open_store};
+use crate::{BatchProcess, Rng, TestEnv, Violation};
 
 /// Turns of one conversation that were told to their end. A turn is acknowledged when the program says how long the
 /// conversation is by now.
 #[derive(Debug, Default)]
-pub struct Talks {
+pub struct ConversationWorkload {
     count: u64,
     session: Option<String>,
     told: BTreeSet<u64>,
 }
 
-impl Deed for Talks {
+impl Workload for ConversationWorkload {
     fn name(&self) -> &'static str {
         "turns"
     }
@@ -25,15 +25,15 @@ impl Deed for Talks {
         "solo"
     }
 
-    fn words(&self) -> Vec<String> {
+    fn args(&self) -> Vec<String> {
         let words = ["chat", "--dialect", "solo", "--mode", "bypassPermissions"].map(str::to_owned);
         let which = self.session.iter().flat_map(|id| ["--session".to_owned(), id.clone()]);
         words.into_iter().chain(which).collect()
     }
 
-    fn begin(&mut self, desk: &Desk) -> anyhow::Result<()> {
+    fn prepare(&mut self, desk: &TestEnv) -> anyhow::Result<()> {
         if self.session.is_none()
-            && let Some(connection) = store(desk)?
+            && let Some(connection) = open_store(desk)?
             && has_table(&connection, "messages")?
         {
             let sql = "SELECT session FROM messages WHERE parts LIKE '%say %' ORDER BY created LIMIT 1";
@@ -42,34 +42,34 @@ impl Deed for Talks {
         Ok(())
     }
 
-    fn act(&mut self, hand: &mut Hand, _: &mut Dice) -> anyhow::Result<Outcome> {
+    fn step(&mut self, hand: &mut BatchProcess, _: &mut Rng) -> anyhow::Result<StepOutcome> {
         self.count += 1;
         // The last of these is answered in any case.
-        if !hand.tell(&format!("say {}\n/cost\n/todos\n", self.count)) {
-            return Ok(Outcome::Gone);
+        if !hand.send_line(&format!("say {}\n/cost\n/todos\n", self.count)) {
+            return Ok(StepOutcome::NoResponse);
         }
         let (answer, mut is_heard, mut is_kept, mut all) = (format!("heard {}", self.count), false, false, Vec::new());
-        while let Some(line) = hand.line()? {
+        while let Some(line) = hand.read_line()? {
             is_heard |= line.trim() == answer;
             is_kept |= line.starts_with("this conversation: ");
             if line.starts_with("the to-do list is empty") {
                 if is_heard && is_kept {
                     self.told.insert(self.count);
-                    return Ok(Outcome::Acknowledged);
+                    return Ok(StepOutcome::Acknowledged);
                 }
-                return Ok(Outcome::Refused(all.join("\n")));
+                return Ok(StepOutcome::Refused(all.join("\n")));
             }
             all.push(line);
         }
-        Ok(Outcome::Gone)
+        Ok(StepOutcome::NoResponse)
     }
 
-    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
-        self.begin(desk)?;
-        let Some(connection) = store(desk)? else { return Ok(Vec::new()) };
-        let mut wrong = unsound(&connection)?;
+    fn verify(&mut self, desk: &TestEnv) -> anyhow::Result<Vec<Violation>> {
+        self.prepare(desk)?;
+        let Some(connection) = open_store(desk)? else { return Ok(Vec::new()) };
+        let mut wrong = integrity_violations(&connection)?;
         let Some(session) = &self.session else {
-            wrong.extend(self.told.iter().map(|at| Wrong::Lost(format!("turn {at}, with its conversation"))));
+            wrong.extend(self.told.iter().map(|at| Violation::Lost(format!("turn {at}, with its conversation"))));
             self.told.clear();
             return Ok(wrong);
         };
@@ -80,10 +80,10 @@ impl Deed for Talks {
         let counted: i64 =
             connection.query_row("SELECT messages FROM sessions WHERE id = ?1", [session], |row| row.get(0))?;
         if counted != rows.len() as i64 || rows.iter().zip(1..).any(|(row, at)| row.0 != at) {
-            wrong.push(Wrong::Partial(format!("{counted} messages are counted, {} are there", rows.len())));
+            wrong.push(Violation::Partial(format!("{counted} messages are counted, {} are there", rows.len())));
         }
         if let Some((seq, ..)) = rows.iter().find(|row| serde_json::from_str::<Value>(&row.2).is_err()) {
-            wrong.push(Wrong::Partial(format!("message {seq} is no JSON")));
+            wrong.push(Violation::Partial(format!("message {seq} is no JSON")));
         }
         for turn in &self.told {
             let at = |role: &str, words: String| {
@@ -92,7 +92,7 @@ impl Deed for Talks {
             };
             let (asked, answered) = (at("user", format!("say {turn}")), at("assistant", format!("heard {turn}")));
             if asked.is_none() || answered.is_none() || asked > answered {
-                wrong.push(Wrong::Lost(format!("turn {turn}: {asked:?} and {answered:?}")));
+                wrong.push(Violation::Lost(format!("turn {turn}: {asked:?} and {answered:?}")));
             }
         }
         Ok(wrong)

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use helve_faults::{Desk, Model, SKIPPED};
-use helve_script::Script;
+use helve_faults::{MockModelThread, SKIPPED, TestEnv};
+use helve_script::ModelScript;
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ const HOUR: i64 = 3_600_000_000;
 
 /// Drives the schedules with a clock that is so many hours off, until so many runs of the first one have ended in all, and
 /// the driver has looked twice more since.
-fn drive(desk: &Desk, store: &Connection, library: &str, hours: i64, ended: i64) {
+fn drive(desk: &TestEnv, store: &Connection, library: &str, hours: i64, ended: i64) {
     let off = format!("FAKETIME={hours:+}h");
     let wrap = ["env".to_owned(), library.to_owned(), off.clone(), "DONT_FAKE_MONOTONIC=1".to_owned()];
     let mut command = desk.command(&wrap, &["schedule", "drive"]);
@@ -85,8 +85,8 @@ fn a_clock_that_jumps_makes_nothing_run_twice_and_nothing_stall() {
         eprintln!("{SKIPPED}: FAKETIME IS NOT HERE");
         return;
     };
-    let model = Model::of(Script::new([]).then("Done.")).unwrap();
-    let desk = model.at(Desk::new().unwrap());
+    let model = MockModelThread::start(ModelScript::new([]).fallback("Done.")).unwrap();
+    let desk = model.configure(TestEnv::new().unwrap());
     for goal in ["look", "witness"] {
         let args = json!({ "goal": goal, "cadence_type": "interval", "cadence_value": "3600" }).to_string();
         assert_eq!(desk.run(&["call", "schedule_create", &args]).unwrap().code, 0);
@@ -123,7 +123,7 @@ const ZONES: [(&str, [&str; 3]); 12] = [
 ];
 
 /// Answers of `helve schedule next` to many questions at once.
-fn next(desk: &Desk, questions: &[Value]) -> Vec<Vec<String>> {
+fn next(desk: &TestEnv, questions: &[Value]) -> Vec<Vec<String>> {
     let mut command = desk.command(&[], &["schedule", "next", "--json"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -151,7 +151,7 @@ fn hours(time: &str) -> f64 {
 
 #[test]
 fn a_daily_job_comes_once_a_day_in_twelve_zones_over_three_changes() {
-    let desk = Desk::new().unwrap();
+    let desk = TestEnv::new().unwrap();
     let mut questions = Vec::new();
     for (zone, days) in ZONES {
         for day in days {

@@ -2,15 +2,17 @@
 
 use std::fs;
 
-use helve_faults::{Desk, Disk, Hand, SKIPPED, again_with_mounts, is_inside, wrong_events};
+use helve_faults::{
+    BatchProcess, SKIPPED, SmallDisk, TestEnv, in_mount_namespace, rerun_in_mount_namespace, verify_events,
+};
 use serde_json::{Value, json};
 
 /// Whether the test goes on here: in a namespace of its own. Elsewhere it has been run in one by now, or cannot be.
 fn inside(test: &str) -> bool {
-    if is_inside() {
+    if in_mount_namespace() {
         return true;
     }
-    match again_with_mounts(&["--exact", test, "--nocapture", "--test-threads", "1"]).unwrap() {
+    match rerun_in_mount_namespace(&["--exact", test, "--nocapture", "--test-threads", "1"]).unwrap() {
         Some(went_well) => assert!(went_well, "{test} failed in its namespace"),
         None => eprintln!("{SKIPPED}: NOTHING CAN BE MOUNTED HERE (NEITHER AS ROOT NOR IN A USER NAMESPACE)"),
     }
@@ -22,12 +24,12 @@ fn a_full_disk_keeps_the_old_file_and_says_so() {
     if !inside("disk::a_full_disk_keeps_the_old_file_and_says_so") {
         return;
     }
-    let desk = Desk::new().unwrap();
-    let disk = Disk::mount(&desk.path("work"), 64).unwrap();
+    let desk = TestEnv::new().unwrap();
+    let disk = SmallDisk::mount(&desk.path("work"), 64).unwrap();
     let old = format!("the first line\n{}", "the old text\n".repeat(20));
-    desk.put("work/a.txt", &old).unwrap();
+    desk.write_file("work/a.txt", &old).unwrap();
     disk.fill(8 << 10).unwrap();
-    let mut hand = Hand::start(&desk, &[], "solo").unwrap();
+    let mut hand = BatchProcess::start(&desk, &[], "solo").unwrap();
     let long = "new text\n".repeat(5000);
     let patch = format!(
         "*** Begin Patch\n*** Update File: a.txt\n@@\n-the first line\n+the new line\n the old text\n*** Add File: b.txt\n{}*** End Patch\n",
@@ -56,11 +58,11 @@ fn a_disk_that_may_only_be_read_is_named() {
     if !inside("disk::a_disk_that_may_only_be_read_is_named") {
         return;
     }
-    let desk = Desk::new().unwrap();
-    let disk = Disk::mount(&desk.path("work"), 64).unwrap();
-    desk.put("work/a.txt", "old\n").unwrap();
+    let desk = TestEnv::new().unwrap();
+    let disk = SmallDisk::mount(&desk.path("work"), 64).unwrap();
+    desk.write_file("work/a.txt", "old\n").unwrap();
     disk.read_only().unwrap();
-    let mut hand = Hand::start(&desk, &[], "solo").unwrap();
+    let mut hand = BatchProcess::start(&desk, &[], "solo").unwrap();
     for (tool, args) in [
         ("write", json!({ "path": "a.txt", "content": "new" })),
         ("edit", json!({ "path": "a.txt", "old_text": "old", "new_text": "new" })),
@@ -76,10 +78,10 @@ fn the_record_waits_for_room_and_goes_on() {
     if !inside("disk::the_record_waits_for_room_and_goes_on") {
         return;
     }
-    let desk = Desk::new().unwrap();
-    let disk = Disk::mount(&desk.state(), 256).unwrap();
-    let mut hand = Hand::start(&desk, &[], "solo").unwrap();
-    let write = |hand: &mut Hand, at: u64| {
+    let desk = TestEnv::new().unwrap();
+    let disk = SmallDisk::mount(&desk.state(), 256).unwrap();
+    let mut hand = BatchProcess::start(&desk, &[], "solo").unwrap();
+    let write = |hand: &mut BatchProcess, at: u64| {
         let text = format!("{at} {}", "words ".repeat(500));
         let answer = hand.call("write", json!({ "path": "a.txt", "content": text })).unwrap().unwrap();
         assert!(!answer.is_error, "a record never fails a call: {}", answer.text);
@@ -93,8 +95,8 @@ fn the_record_waits_for_room_and_goes_on() {
     assert!(notes.iter().any(|it| it.contains("events wait to be written")), "{notes:?}");
     disk.free().unwrap();
     assert_eq!(write(&mut hand, 9), "[]");
-    hand.end().unwrap();
-    assert_eq!(wrong_events(&desk.events(), 10, false).unwrap(), [], "every call is there, and no number is missing");
+    hand.wait().unwrap();
+    assert_eq!(verify_events(&desk.events(), 10, false).unwrap(), [], "every call is there, and no number is missing");
     let text = fs::read_to_string(desk.events()).unwrap();
     let told: Vec<Value> = text
         .lines()
@@ -109,10 +111,10 @@ fn a_store_on_a_full_disk_says_so_and_goes_on() {
     if !inside("disk::a_store_on_a_full_disk_says_so_and_goes_on") {
         return;
     }
-    let desk = Desk::new().unwrap();
-    let disk = Disk::mount(&desk.state(), 2048).unwrap();
-    let mut hand = Hand::start(&desk, &[], "oxydra").unwrap();
-    let save = |hand: &mut Hand, at: u64| {
+    let desk = TestEnv::new().unwrap();
+    let disk = SmallDisk::mount(&desk.state(), 2048).unwrap();
+    let mut hand = BatchProcess::start(&desk, &[], "oxydra").unwrap();
+    let save = |hand: &mut BatchProcess, at: u64| {
         let text = format!("note {at} {}", "of words ".repeat(2000));
         hand.call("memory_save", json!({ "content": text })).unwrap().unwrap()
     };
@@ -141,7 +143,7 @@ fn a_store_on_a_full_disk_says_so_and_goes_on() {
     let answer = save(&mut hand, 99);
     assert!(!answer.is_error, "{}", answer.text);
     kept += 1;
-    hand.end().unwrap();
+    hand.wait().unwrap();
     let store = rusqlite::Connection::open(desk.store()).unwrap();
     let count: i64 = store.query_row("SELECT count(*) FROM notes", [], |row| row.get(0)).unwrap();
     let sound: String = store.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();

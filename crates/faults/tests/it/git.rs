@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use helve_faults::{Desk, Dice, Hand, SKIPPED, number, seed};
+use helve_faults::{BatchProcess, Rng, SKIPPED, TestEnv, env_number, seed};
 use serde_json::{Value, json};
 
 fn git(folder: &Path, args: &[&str]) -> String {
@@ -20,24 +20,24 @@ fn git(folder: &Path, args: &[&str]) -> String {
 
 /// A repository with `main` and branches that each add a file; `clash` changes what `main` changed too. Nothing where the
 /// tools cannot run git.
-fn repository(branches: u64) -> Option<Desk> {
-    let desk = Desk::new().unwrap();
+fn repository(branches: u64) -> Option<TestEnv> {
+    let desk = TestEnv::new().unwrap();
     let work = desk.path("work");
     git(&work, &["init", "--quiet", "--initial-branch=main"]);
-    desk.put("work/shared.txt", "begin\n").unwrap();
+    desk.write_file("work/shared.txt", "begin\n").unwrap();
     git(&work, &["add", "--all"]);
     git(&work, &["commit", "--quiet", "-m", "begin"]);
     for at in 0..branches {
         git(&work, &["checkout", "--quiet", "-b", &format!("b{at}"), "main"]);
-        desk.put(&format!("work/part-{at}.txt"), format!("{at}\n").repeat(500)).unwrap();
+        desk.write_file(&format!("work/part-{at}.txt"), format!("{at}\n").repeat(500)).unwrap();
         git(&work, &["add", "--all"]);
         git(&work, &["commit", "--quiet", "-m", &format!("part {at}")]);
     }
     git(&work, &["checkout", "--quiet", "-b", "clash", "main"]);
-    desk.put("work/shared.txt", "theirs\n").unwrap();
+    desk.write_file("work/shared.txt", "theirs\n").unwrap();
     git(&work, &["commit", "--quiet", "--all", "-m", "theirs"]);
     git(&work, &["checkout", "--quiet", "main"]);
-    desk.put("work/shared.txt", "ours\n").unwrap();
+    desk.write_file("work/shared.txt", "ours\n").unwrap();
     git(&work, &["commit", "--quiet", "--all", "-m", "ours"]);
     let tried = merge(&desk, &["main"], false);
     if tried.get("success").is_none() {
@@ -47,7 +47,7 @@ fn repository(branches: u64) -> Option<Desk> {
     Some(desk)
 }
 
-fn merge(desk: &Desk, sources: &[&str], abort: bool) -> Value {
+fn merge(desk: &TestEnv, sources: &[&str], abort: bool) -> Value {
     let args = json!({ "sourceBranches": sources, "targetBranch": "main", "abort": abort }).to_string();
     let ran = desk.run(&["call", "merge_branches", "--dialect", "forge", &args]).unwrap();
     serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
@@ -68,7 +68,7 @@ fn a_merge_that_cannot_be_changes_nothing_and_one_that_was_is_not_repeated() {
     assert_eq!(said, json!({ "success": false, "conflicts": ["shared.txt"], "branch": "clash" }));
     assert_eq!((head(), git(&work, &["status", "--porcelain"])), (before.clone(), String::new()));
     // Changes in the work tree that are in the way stay as they are.
-    desk.put("work/part-0.txt", "mine\n").unwrap();
+    desk.write_file("work/part-0.txt", "mine\n").unwrap();
     let said = merge(&desk, &["b0"], true);
     assert_ne!(said["success"], true, "{said}");
     assert_eq!((head(), fs::read_to_string(work.join("part-0.txt")).unwrap().as_str()), (before, "mine\n"));
@@ -83,7 +83,7 @@ fn a_merge_that_cannot_be_changes_nothing_and_one_that_was_is_not_repeated() {
 #[test]
 fn a_lock_that_is_not_ours_is_named_and_stays() {
     let Some(desk) = repository(1) else { return };
-    desk.put("work/.git/index.lock", "").unwrap();
+    desk.write_file("work/.git/index.lock", "").unwrap();
     let said = merge(&desk, &["b0"], false);
     assert!(said.to_string().contains("index.lock"), "{said}");
     assert!(desk.path("work/.git/index.lock").exists());
@@ -101,19 +101,19 @@ fn locks(dir: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_kill_in_a_merge_loses_no_branch() {
-    let kills = number("HELVE_KILLS", 4);
+    let kills = env_number("HELVE_KILLS", 4);
     let Some(desk) = repository(kills) else { return };
     let work = desk.path("work");
-    let mut dice = Dice::new(seed());
+    let mut dice = Rng::new(seed());
     let tips = |at: u64| git(&work, &["rev-parse", &format!("b{at}")]);
     let before: Vec<String> = (0..kills).map(tips).collect();
     for at in 0..kills {
-        let mut hand = Hand::start(&desk, &[], "forge").unwrap();
+        let mut hand = BatchProcess::start(&desk, &[], "forge").unwrap();
         assert!(hand.call("read", json!({ "path": "shared.txt" })).unwrap().is_some());
-        hand.kill_after(Duration::from_millis(dice.roll(120)));
+        hand.kill_after(Duration::from_millis(dice.below(120)));
         let args = json!({ "sourceBranches": [format!("b{at}")], "targetBranch": "main" });
         hand.call("merge_branches", args).unwrap();
-        hand.end().unwrap();
+        hand.wait().unwrap();
         // What git itself left is git's word for "somebody was here": people look, and remove it. That is one of its locks; or,
         // where it had time to give them back, a file that it wrote already, which it takes for a change of ours.
         let mut said = merge(&desk, &[&format!("b{at}")], true);

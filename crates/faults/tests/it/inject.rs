@@ -3,8 +3,10 @@
 
 use std::fs;
 
-use helve_faults::{CALLS, Desk, Dice, Inject, Model, SKIPPED, may_trace, number, seed};
-use helve_script::{Script, Step};
+use helve_faults::{
+    MockModelThread, Rng, SKIPPED, SYSCALL_FAULTS, SyscallFault, TestEnv, env_number, seed, strace_available,
+};
+use helve_script::{ModelScript, ScriptStep};
 use serde_json::{Value, json};
 
 /// A call and the file that it changes.
@@ -19,7 +21,7 @@ struct Story {
 const OLD: &str = "one\ntwo\nthree\n";
 const NEW: &str = "one\n2\nthree\n";
 
-fn stories(desk: &Desk) -> Vec<Story> {
+fn stories(desk: &TestEnv) -> Vec<Story> {
     let file = desk.path("work/a.txt");
     let book = desk.path("work/a.ipynb");
     let cell = |text: &str| {
@@ -49,37 +51,37 @@ fn stories(desk: &Desk) -> Vec<Story> {
 
 #[test]
 fn any_call_that_fails_leaves_the_old_file_or_the_new_one() {
-    if !may_trace() {
+    if !strace_available() {
         eprintln!("{SKIPPED}: STRACE IS NOT HERE OR MAY NOT TRACE");
         return;
     }
-    let mut dice = Dice::new(seed());
-    let desk = Desk::new().unwrap();
+    let mut dice = Rng::new(seed());
+    let desk = TestEnv::new().unwrap();
     let stories = stories(&desk);
     let (mut failed, mut passed) = (0, 0);
     // Every story with every kind of failure at every point is a few thousand runs; a few of them each time.
-    for _ in 0..number("HELVE_INJECTIONS", 48) {
-        let story = &stories[dice.roll(stories.len() as u64) as usize];
-        let (calls, faults) = dice.pick(&CALLS).unwrap();
-        let mut inject = Inject::error(calls, "", 1 + dice.roll(9));
+    for _ in 0..env_number("HELVE_INJECTIONS", 48) {
+        let story = &stories[dice.below(stories.len() as u64) as usize];
+        let (calls, faults) = dice.pick(&SYSCALL_FAULTS).unwrap();
+        let mut inject = SyscallFault::error(calls, "", 1 + dice.below(9));
         inject.what = dice.pick(faults).unwrap().to_owned();
         // Half of them anywhere, the start of the program among it; half of them only where files are kept.
-        if dice.roll(2) == 0 {
+        if dice.below(2) == 0 {
             let state = desk.state().display().to_string();
             let (work, store) = (desk.path("work").display().to_string(), desk.store().display().to_string());
-            inject = inject.about([work, state, store.clone(), format!("{store}-wal")]);
+            inject = inject.on_paths([work, state, store.clone(), format!("{store}-wal")]);
         }
         let file = if story.tool == "NotebookEdit" { "work/a.ipynb" } else { "work/a.txt" };
-        desk.put(file, story.before).unwrap();
+        desk.write_file(file, story.before).unwrap();
         _ = fs::remove_file(desk.path("work/b.txt"));
 
         let args = ["call", story.tool, "--dialect", story.dialect, &story.args.to_string()];
-        let ran = desk.wrapped(&inject.words(), &args).unwrap();
+        let ran = desk.run_wrapped(&inject.args(), &args).unwrap();
         let label = format!("{} {inject:?}: {ran:?}", story.tool);
         // A failure while libraries are loaded ends the program before it is one of ours: 127, in the loader's words.
         // And the runtime wakes itself by a write that cannot fail but here; it takes that for the end of the world.
         let unreal = ran.code == 127 || ran.err.contains("failed to wake I/O driver");
-        assert!(ran.is_sane() || unreal, "{label}");
+        assert!(ran.exited_normally() || unreal, "{label}");
         assert!(ran.code == 0 || !ran.err.trim().is_empty() || !ran.out.trim().is_empty(), "silent: {label}");
         let found = fs::read_to_string(desk.path(file)).unwrap();
         let is_new = if story.after == "two" {
@@ -100,7 +102,7 @@ fn any_call_that_fails_leaves_the_old_file_or_the_new_one() {
 
         let next = desk.run(&["call", "write", "--dialect", "solo", r#"{"path":"next.txt","content":"x"}"#]).unwrap();
         assert_eq!(next.code, 0, "after {label}: {next:?}");
-        assert_eq!(desk.litter(), Vec::<String>::new(), "after {label}");
+        assert_eq!(desk.leftover_files(), Vec::<String>::new(), "after {label}");
     }
     eprintln!("{failed} calls failed in words, {passed} went well all the same");
     assert!(failed > 0);
@@ -108,19 +110,19 @@ fn any_call_that_fails_leaves_the_old_file_or_the_new_one() {
 
 #[test]
 fn a_disk_that_cannot_sync_is_an_error_and_not_a_success() {
-    if !may_trace() {
+    if !strace_available() {
         eprintln!("{SKIPPED}: STRACE IS NOT HERE OR MAY NOT TRACE");
         return;
     }
-    let desk = Desk::new().unwrap();
+    let desk = TestEnv::new().unwrap();
     // The first sync is the file's, before the rename; the second one the folder's, after it.
     for (at, is) in [(1, OLD), (2, NEW)] {
-        desk.put("work/a.txt", OLD).unwrap();
+        desk.write_file("work/a.txt", OLD).unwrap();
         let about = [desk.path("work").display().to_string()];
-        let inject = Inject::error("fsync", "EIO", at);
-        let inject = if at == 2 { Inject { at: 1, ..inject }.about(about) } else { inject };
+        let inject = SyscallFault::error("fsync", "EIO", at);
+        let inject = if at == 2 { SyscallFault { at: 1, ..inject }.on_paths(about) } else { inject };
         let args = json!({ "path": "a.txt", "content": NEW }).to_string();
-        let ran = desk.wrapped(&inject.words(), &["call", "write", "--dialect", "solo", &args]).unwrap();
+        let ran = desk.run_wrapped(&inject.args(), &["call", "write", "--dialect", "solo", &args]).unwrap();
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!((ran.out + &ran.err).contains("a.txt: the disk reports an input/output error"));
         assert_eq!(fs::read_to_string(desk.path("work/a.txt")).unwrap(), is);
@@ -129,22 +131,26 @@ fn a_disk_that_cannot_sync_is_an_error_and_not_a_success() {
 
 #[test]
 fn a_turn_on_a_failing_disk_ends_in_words_and_goes_on_later() {
-    if !may_trace() {
+    if !strace_available() {
         eprintln!("{SKIPPED}: STRACE IS NOT HERE OR MAY NOT TRACE");
         return;
     }
     let step = |request: &Value| {
         let wrote = request["messages"].to_string().contains("wrote 2 bytes");
-        if wrote { Step::text("Done.") } else { Step::call("write", json!({ "path": "a.txt", "content": "x\n" })) }
+        if wrote {
+            ScriptStep::text("Done.")
+        } else {
+            ScriptStep::call("write", json!({ "path": "a.txt", "content": "x\n" }))
+        }
     };
-    let model = Model::of(Script::new([Step::by(step).times(10_000)])).unwrap();
-    for at in 1..=number("HELVE_INJECTIONS", 48).div_ceil(12) {
-        let desk = model.at(Desk::new().unwrap());
+    let model = MockModelThread::start(ModelScript::new([ScriptStep::computed(step).repeat(10_000)])).unwrap();
+    for at in 1..=env_number("HELVE_INJECTIONS", 48).div_ceil(12) {
+        let desk = model.configure(TestEnv::new().unwrap());
         let first = ["run", "write a file", "--dialect", "solo", "--mode", "bypassPermissions"];
         let error = if at % 2 == 0 { "ENOSPC" } else { "EIO" };
-        let inject = Inject::error("fdatasync,fsync", error, at * 2);
-        let ran = desk.wrapped(&inject.words(), &first).unwrap();
-        assert!(ran.is_sane(), "{inject:?}: {ran:?}");
+        let inject = SyscallFault::error("fdatasync,fsync", error, at * 2);
+        let ran = desk.run_wrapped(&inject.args(), &first).unwrap();
+        assert!(ran.exited_normally(), "{inject:?}: {ran:?}");
         let begun = desk.run(&["sessions", "list"]).unwrap().out.contains("write a file");
         let words = if begun { "--continue" } else { "write a file" };
         // A turn that went well has nothing to go on with, and says so.
@@ -157,5 +163,5 @@ fn a_turn_on_a_failing_disk_ends_in_words_and_goes_on_later() {
         }
         assert_eq!(fs::read_to_string(desk.path("work/a.txt")).unwrap(), "x\n");
     }
-    assert_eq!(model.heard().unwrap().1, Vec::<String>::new());
+    assert_eq!(model.requests().unwrap().1, Vec::<String>::new());
 }

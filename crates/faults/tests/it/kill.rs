@@ -7,26 +7,26 @@ use std::{
 };
 
 use helve_faults::{
-    Branches, Deed, Desk, Dice, Fault, Files, Hand, Model, Notes, Patches, Plans, Spills, Talks, Tally, number,
-    one_round, seed,
+    BatchProcess, ConversationWorkload, FileWorkload, InjectedFault, MergeWorkload, MockModelThread, NoteWorkload,
+    PatchWorkload, Rng, ScheduleWorkload, SpillWorkload, TestEnv, Totals, Workload, env_number, run_round, seed,
 };
-use helve_script::{Script, Step};
+use helve_script::{ModelScript, ScriptStep};
 use rusqlite::Connection;
 use serde_json::json;
 
 /// So many kills of a process that does this, over one desk.
-fn killed_at(deed: &mut dyn Deed, usual: u64) {
-    killed_on(&Desk::new().unwrap(), deed, usual);
+fn killed_at(deed: &mut dyn Workload, usual: u64) {
+    killed_on(&TestEnv::new().unwrap(), deed, usual);
 }
 
-fn killed_on(desk: &Desk, deed: &mut dyn Deed, usual: u64) {
-    let (mut dice, mut tally) = (Dice::new(seed()), Tally::default());
-    for _ in 0..number("HELVE_KILLS", usual) {
-        let fault = match dice.roll(5) {
-            0 => Fault::KilledAtStart(Duration::from_millis(dice.roll(150))),
-            _ => Fault::Killed(Duration::from_micros(dice.roll(60_000))),
+fn killed_on(desk: &TestEnv, deed: &mut dyn Workload, usual: u64) {
+    let (mut dice, mut tally) = (Rng::new(seed()), Totals::default());
+    for _ in 0..env_number("HELVE_KILLS", usual) {
+        let fault = match dice.below(5) {
+            0 => InjectedFault::KilledAtStart(Duration::from_millis(dice.below(150))),
+            _ => InjectedFault::Killed(Duration::from_micros(dice.below(60_000))),
         };
-        one_round(desk, deed, &fault, None, &mut dice, &mut tally).unwrap();
+        run_round(desk, deed, &fault, None, &mut dice, &mut tally).unwrap();
     }
     eprintln!("{tally}");
     assert_eq!(tally.wrong, []);
@@ -35,28 +35,28 @@ fn killed_on(desk: &Desk, deed: &mut dyn Deed, usual: u64) {
 
 #[test]
 fn a_file_is_the_old_one_or_the_new_one() {
-    killed_at(&mut Files::default(), 10);
+    killed_at(&mut FileWorkload::default(), 10);
 }
 
 #[test]
 fn a_patch_is_there_as_a_whole_or_not_at_all() {
-    killed_at(&mut Patches::default(), 12);
+    killed_at(&mut PatchWorkload::default(), 12);
 }
 
 #[test]
 fn notes_are_saved_changed_and_forgotten_in_one_step() {
-    killed_at(&mut Notes::default(), 8);
+    killed_at(&mut NoteWorkload::default(), 8);
 }
 
 #[test]
 fn schedules_stay_made_and_stay_deleted() {
-    killed_at(&mut Plans::default(), 8);
+    killed_at(&mut ScheduleWorkload::default(), 8);
 }
 
 /// Whether commands run here; it is said where they do not.
 fn runs_commands() -> bool {
-    let desk = Desk::new().unwrap();
-    let mut hand = Hand::start(&desk, &[], "claude").unwrap();
+    let desk = TestEnv::new().unwrap();
+    let mut hand = BatchProcess::start(&desk, &[], "claude").unwrap();
     let tried = hand.call("Bash", json!({ "command": "git --version" })).unwrap();
     let runs = tried.is_some_and(|it| !it.is_error);
     if !runs {
@@ -68,46 +68,48 @@ fn runs_commands() -> bool {
 #[test]
 fn an_output_that_was_named_is_whole() {
     if runs_commands() {
-        killed_at(&mut Spills::default(), 4);
+        killed_at(&mut SpillWorkload::default(), 4);
     }
 }
 
 #[test]
 fn a_merge_that_was_told_is_there_and_no_branch_is_lost() {
     if runs_commands() {
-        killed_at(&mut Branches::default(), 3);
+        killed_at(&mut MergeWorkload::default(), 3);
     }
 }
 
 #[test]
 fn a_turn_that_was_told_is_kept() {
-    let (model, _) = Model::of_all_work().unwrap();
-    killed_on(&model.at(Desk::new().unwrap()), &mut Talks::default(), 5);
-    assert_eq!(model.heard().unwrap().1, Vec::<String>::new(), "every history was one that a strict provider takes");
+    let (model, _) = MockModelThread::for_workloads().unwrap();
+    killed_on(&model.configure(TestEnv::new().unwrap()), &mut ConversationWorkload::default(), 5);
+    assert_eq!(model.requests().unwrap().1, Vec::<String>::new(), "every history was one that a strict provider takes");
 }
 
 #[test]
 fn an_artifact_is_the_old_one_or_the_new_one() {
-    let (model, mut artifacts) = Model::of_all_work().unwrap();
-    killed_on(&model.at(Desk::new().unwrap()), &mut artifacts, 4);
+    let (model, mut artifacts) = MockModelThread::for_workloads().unwrap();
+    killed_on(&model.configure(TestEnv::new().unwrap()), &mut artifacts, 4);
 }
 
 #[test]
 fn a_conversation_goes_on_after_each_kill() {
-    let mut dice = Dice::new(seed());
+    let mut dice = Rng::new(seed());
     // One file after the other until there are four, whatever happened before.
-    let script = Script::new([Step::by(|request| {
+    let script = ModelScript::new([ScriptStep::computed(|request| {
         let said = request["messages"].to_string();
         let next = (1..=4).find(|at| !said.contains(&format!("wrote 2 bytes to part-{at}.txt")));
         match next {
-            Some(at) => Step::call("write", json!({ "path": format!("part-{at}.txt"), "content": format!("{at}\n") })),
-            None => Step::text("All four."),
+            Some(at) => {
+                ScriptStep::call("write", json!({ "path": format!("part-{at}.txt"), "content": format!("{at}\n") }))
+            }
+            None => ScriptStep::text("All four."),
         }
     })
-    .times(10_000)]);
-    let model = Model::of(script).unwrap();
-    for _ in 0..number("HELVE_KILLS", 4).div_ceil(4) {
-        let desk = model.at(Desk::new().unwrap());
+    .repeat(10_000)]);
+    let model = MockModelThread::start(script).unwrap();
+    for _ in 0..env_number("HELVE_KILLS", 4).div_ceil(4) {
+        let desk = model.configure(TestEnv::new().unwrap());
         let args = ["run", "write four files", "--dialect", "solo", "--mode", "bypassPermissions"];
         for turn in 0..4 {
             // A session that was begun is gone on with; one that was killed before is begun again.
@@ -117,7 +119,7 @@ fn a_conversation_goes_on_after_each_kill() {
             }
             let mut command = desk.command(&[], &words);
             let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            thread::sleep(Duration::from_millis(30 + dice.roll(200) * (turn + 1)));
+            thread::sleep(Duration::from_millis(30 + dice.below(200) * (turn + 1)));
             _ = child.kill();
             _ = child.wait();
         }
@@ -132,14 +134,14 @@ fn a_conversation_goes_on_after_each_kill() {
             assert_eq!(text, format!("{at}\n"));
         }
     }
-    assert_eq!(model.heard().unwrap().1, Vec::<String>::new(), "every history was one that a strict provider takes");
+    assert_eq!(model.requests().unwrap().1, Vec::<String>::new(), "every history was one that a strict provider takes");
 }
 
 /// `helve schedule drive`, ended with the test.
 struct Driver(Child);
 
 impl Driver {
-    fn start(desk: &Desk) -> Self {
+    fn start(desk: &TestEnv) -> Self {
         let mut command = desk.command(&[], &["schedule", "drive"]);
         Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
@@ -158,21 +160,21 @@ impl Drop for Driver {
 
 #[test]
 fn two_drivers_one_of_them_killed_run_every_occurrence_once() {
-    let many = number("HELVE_OCCURRENCES", 6).min(45);
-    let model = Model::of(Script::new([]).then("Done.")).unwrap();
-    let desk = model.at(Desk::new().unwrap());
-    let mut hand = Hand::start(&desk, &[], "oxydra").unwrap();
+    let many = env_number("HELVE_OCCURRENCES", 6).min(45);
+    let model = MockModelThread::start(ModelScript::new([]).fallback("Done.")).unwrap();
+    let desk = model.configure(TestEnv::new().unwrap());
+    let mut hand = BatchProcess::start(&desk, &[], "oxydra").unwrap();
     for at in 0..many {
         let args = json!({ "goal": format!("goal {at}"), "cadence_type": "interval", "cadence_value": "86400" });
         assert!(!hand.call("schedule_create", args).unwrap().unwrap().is_error);
     }
-    hand.end().unwrap();
+    hand.wait().unwrap();
     let store = Connection::open(desk.store()).unwrap();
     store.busy_timeout(Duration::from_secs(20)).unwrap();
     let past = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64 - 1_000_000;
     store.execute("UPDATE schedules SET next = ?1", [past]).unwrap();
 
-    let mut dice = Dice::new(seed());
+    let mut dice = Rng::new(seed());
     let mut drivers = [Driver::start(&desk), Driver::start(&desk)];
     let count = |sql: &str| store.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as u64;
     let until = Instant::now() + Duration::from_secs(120);
@@ -182,8 +184,8 @@ fn two_drivers_one_of_them_killed_run_every_occurrence_once() {
         thread::sleep(Duration::from_millis(20));
         // Once something runs, one of them dies, and another one takes its place. Its claims last for a minute, which is over
         // at once here; what the other one runs is claimed anew in time.
-        if killed < number("HELVE_KILLS", 1) && count("SELECT count(*) FROM schedule_runs") > 0 {
-            let one = &mut drivers[dice.roll(2) as usize];
+        if killed < env_number("HELVE_KILLS", 1) && count("SELECT count(*) FROM schedule_runs") > 0 {
+            let one = &mut drivers[dice.below(2) as usize];
             one.kill();
             store.execute("UPDATE schedule_runs SET until = started WHERE status = 'running'", []).unwrap();
             // The sessions of those runs are claimed anew together with the runs.

@@ -5,22 +5,22 @@ use std::{
     process::Stdio,
 };
 
-use helve_faults::{Desk, Inject, SKIPPED, may_trace};
+use helve_faults::{SKIPPED, SyscallFault, TestEnv, strace_available};
 use serde_json::{Value, json};
 
 #[test]
 fn other_calls_go_on_while_one_waits_for_the_disk() {
-    if !may_trace() {
+    if !strace_available() {
         eprintln!("{SKIPPED}: STRACE IS NOT HERE OR MAY NOT TRACE");
         return;
     }
-    let desk = Desk::new().unwrap();
-    desk.put("work/b.txt", "here\n").unwrap();
+    let desk = TestEnv::new().unwrap();
+    desk.write_file("work/b.txt", "here\n").unwrap();
     // Only the folder's sync, after the rename: the store syncs too, and what waits then is not the write.
     let about = vec![desk.path("work").display().to_string()];
-    let inject = Inject { calls: "fsync,fdatasync", what: "delay_enter=3000000".into(), at: 1, about };
+    let inject = SyscallFault { calls: "fsync,fdatasync", what: "delay_enter=3000000".into(), at: 1, about };
     let mut child = desk
-        .command(&inject.words(), &["mcp", "--dialect", "solo"])
+        .command(&inject.args(), &["mcp", "--dialect", "solo"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

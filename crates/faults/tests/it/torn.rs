@@ -3,21 +3,21 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use helve_faults::{Desk, Hand, Ran, number};
-use helve_script::{Script, Step};
+use helve_faults::{BatchProcess, ProcessResult, TestEnv, env_number};
+use helve_script::{ModelScript, ScriptStep};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 const WRITE: [&str; 5] = ["call", "write", "--dialect", "solo", r#"{"path":"a.txt","content":"x"}"#];
 
-fn save(desk: &Desk, text: &str) -> Ran {
+fn save(desk: &TestEnv, text: &str) -> ProcessResult {
     desk.run(&["call", "memory_save", &json!({ "content": text }).to_string()]).unwrap()
 }
 
 #[test]
 fn a_record_goes_on_after_whatever_was_in_it() {
     let good = r#"{"eventId":"evt_1","seq":1,"type":"tool.call","runId":"cli","data":{}}"#;
-    let long = format!("{{\"seq\":2,\"x\":\"{}\"}}\n", "y".repeat(number("HELVE_LONG", 5_000_000) as usize));
+    let long = format!("{{\"seq\":2,\"x\":\"{}\"}}\n", "y".repeat(env_number("HELVE_LONG", 5_000_000) as usize));
     let crafted: [(&str, Vec<u8>); 10] = [
         ("empty", Vec::new()),
         ("torn", format!("{good}\n{{\"seq\":2,\"da").into_bytes()),
@@ -31,7 +31,7 @@ fn a_record_goes_on_after_whatever_was_in_it() {
         ("no text", vec![0xff; 1000]),
     ];
     for (what, bytes) in crafted {
-        let desk = Desk::new().unwrap();
+        let desk = TestEnv::new().unwrap();
         fs::create_dir_all(desk.events().parent().unwrap()).unwrap();
         fs::write(desk.events(), &bytes).unwrap();
         let ran = desk.run(&WRITE).unwrap();
@@ -57,8 +57,8 @@ fn a_settings_file_that_makes_no_sense_is_told_and_stays() {
         ("CRLF", b"dialect = \"solo\"\r\n", true),
         ("empty", b"", true),
     ] {
-        let desk = Desk::new().unwrap();
-        desk.put("home/.config/helve/helve.toml", bytes).unwrap();
+        let desk = TestEnv::new().unwrap();
+        desk.write_file("home/.config/helve/helve.toml", bytes).unwrap();
         let ran = desk.run(&WRITE).unwrap();
         assert_eq!(ran.code == 0, goes, "{what}: {ran:?}");
         assert!(goes || ran.code == 2 && ran.err.contains("helve.toml"), "{what}: {ran:?}");
@@ -68,9 +68,9 @@ fn a_settings_file_that_makes_no_sense_is_told_and_stays() {
 
 #[test]
 fn a_list_of_trust_that_is_damaged_is_not_written_over() {
-    let desk = Desk::new().unwrap();
-    desk.put("work/helve.toml", "dialect = \"solo\"\n").unwrap();
-    desk.put("home/.local/state/helve/trust.json", "{\"/a/helve.toml\": \"012").unwrap();
+    let desk = TestEnv::new().unwrap();
+    desk.write_file("work/helve.toml", "dialect = \"solo\"\n").unwrap();
+    desk.write_file("home/.local/state/helve/trust.json", "{\"/a/helve.toml\": \"012").unwrap();
     let ran = desk.run(&["config", "trust"]).unwrap();
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.err.contains("trust.json is damaged; move it away"), "{}", ran.err);
@@ -89,7 +89,7 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn a_store_that_is_damaged_is_set_aside_and_never_deleted() {
     for what in ["garbage", "cut", "emptied", "a torn log"] {
-        let desk = Desk::new().unwrap();
+        let desk = TestEnv::new().unwrap();
         assert_eq!(save(&desk, "tea is green").code, 0);
         let store = desk.store();
         let whole = fs::read(&store).unwrap();
@@ -120,7 +120,7 @@ fn a_store_that_is_damaged_is_set_aside_and_never_deleted() {
 
 #[test]
 fn a_store_of_a_newer_program_is_refused_and_left_alone() {
-    let desk = Desk::new().unwrap();
+    let desk = TestEnv::new().unwrap();
     assert_eq!(save(&desk, "tea is green").code, 0);
     let store = Connection::open(desk.store()).unwrap();
     store.pragma_update(None, "user_version", 1000).unwrap();
@@ -136,7 +136,7 @@ fn a_store_of_a_newer_program_is_refused_and_left_alone() {
 
 #[test]
 fn a_store_that_may_only_be_read_says_so() {
-    let desk = Desk::new().unwrap();
+    let desk = TestEnv::new().unwrap();
     assert_eq!(save(&desk, "tea is green").code, 0);
     fs::set_permissions(desk.store(), fs::Permissions::from_mode(0o400)).unwrap();
     if fs::OpenOptions::new().write(true).open(desk.store()).is_ok() {
@@ -151,9 +151,11 @@ fn a_store_that_may_only_be_read_says_so() {
 
 #[test]
 fn a_huge_conversation_is_listed_and_goes_on() {
-    let wanted = number("HELVE_SESSION_MB", 20) << 20;
-    let model = helve_faults::Model::of(Script::new([Step::text("Hello.")]).then("Going on.")).unwrap();
-    let desk = model.at(Desk::new().unwrap()).env("HELVE_MODEL_WINDOW", "64000");
+    let wanted = env_number("HELVE_SESSION_MB", 20) << 20;
+    let model =
+        helve_faults::MockModelThread::start(ModelScript::new([ScriptStep::text("Hello.")]).fallback("Going on."))
+            .unwrap();
+    let desk = model.configure(TestEnv::new().unwrap()).env("HELVE_MODEL_WINDOW", "64000");
     assert_eq!(desk.run(&["run", "hi there"]).unwrap().code, 0);
     let mut store = Connection::open(desk.store()).unwrap();
     let change = store.transaction().unwrap();
@@ -177,21 +179,21 @@ fn a_huge_conversation_is_listed_and_goes_on() {
     let ran = desk.run(&["run", "--continue", "and now?"]).unwrap();
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("Going on."), "{}", ran.out);
-    let (asked, _) = model.heard().unwrap();
+    let (asked, _) = model.requests().unwrap();
     let longest = asked.iter().map(|it| it.to_string().len()).max().unwrap() as u64;
     assert!(longest < wanted / 2, "only its end was sent: {longest}");
 }
 
 #[test]
 fn strange_files_among_the_outputs_are_left_alone() {
-    let desk = Desk::new().unwrap();
-    desk.put("home/.local/state/helve/spill/cli/mine.txt", "mine").unwrap();
-    desk.put("home/.local/state/helve/spill/0123/notes", [0; 100]).unwrap();
-    desk.put("home/.local/state/helve/changes/x.json", "{\"version\":1,\"steps\":[{").unwrap();
-    desk.put("home/.local/state/helve/changes/y.json", "{\"version\":99,\"steps\":[]}").unwrap();
-    let mut hand = Hand::start(&desk, &[], "solo").unwrap();
+    let desk = TestEnv::new().unwrap();
+    desk.write_file("home/.local/state/helve/spill/cli/mine.txt", "mine").unwrap();
+    desk.write_file("home/.local/state/helve/spill/0123/notes", [0; 100]).unwrap();
+    desk.write_file("home/.local/state/helve/changes/x.json", "{\"version\":1,\"steps\":[{").unwrap();
+    desk.write_file("home/.local/state/helve/changes/y.json", "{\"version\":99,\"steps\":[]}").unwrap();
+    let mut hand = BatchProcess::start(&desk, &[], "solo").unwrap();
     assert!(!hand.call("write", json!({ "path": "a.txt", "content": "x" })).unwrap().unwrap().is_error);
-    hand.end().unwrap();
+    hand.wait().unwrap();
     let text = |name: &str| fs::read_to_string(desk.state().join(name)).unwrap();
     assert_eq!(text("spill/cli/mine.txt"), "mine");
     // Notes of changes that nobody can read are kept under another name, and not looked at again.

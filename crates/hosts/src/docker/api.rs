@@ -6,27 +6,27 @@ use helve_contract::{Error, Result};
 use serde_json::{Value, json};
 use tokio::io::BufReader;
 
-use super::http::{self, Address, Stream};
+use super::http::{self, ByteStream, EngineAddress};
 
 /// A connection to an engine.
 #[derive(Clone)]
-pub(super) struct Api {
-    address: Address,
-    shown: String,
+pub(super) struct DockerClient {
+    address: EngineAddress,
+    display_address: String,
 }
 
 /// A program of a container, seen from outside.
-pub(super) struct Seen {
+pub(super) struct ExecStatus {
     pub(super) running: bool,
     pub(super) code: Option<i32>,
 }
 
-impl Api {
-    pub(super) fn at(endpoint: &str) -> Result<Self> {
-        let address = Address::parse(endpoint).ok_or_else(|| {
+impl DockerClient {
+    pub(super) fn connect(endpoint: &str) -> Result<Self> {
+        let address = EngineAddress::parse(endpoint).ok_or_else(|| {
             Error::failed(format!("`{endpoint}` is no address of an engine; write unix:///PATH or tcp://HOST:PORT"))
         })?;
-        Ok(Self { address, shown: endpoint.to_owned() })
+        Ok(Self { address, display_address: endpoint.to_owned() })
     }
 
     /// Makes a container; `None` when its image is missing.
@@ -35,7 +35,7 @@ impl Api {
         match (status, answer["Id"].as_str()) {
             (201, Some(id)) => Ok(Some(id.to_owned())),
             (404, _) => Ok(None),
-            _ => Err(refused("make a container", status, &answer)),
+            _ => Err(api_error("make a container", status, &answer)),
         }
     }
 
@@ -43,17 +43,17 @@ impl Api {
     pub(super) async fn version(&self) -> Result<String> {
         match self.call("GET", "/version", None).await? {
             (200, answer) => Ok(answer["Version"].as_str().unwrap_or("of an unknown version").to_owned()),
-            (status, answer) => Err(refused("say its version", status, &answer)),
+            (status, answer) => Err(api_error("say its version", status, &answer)),
         }
     }
 
     pub(super) async fn has_image(&self, image: &str) -> Result<bool> {
         // The engine takes these three as they are in a path.
-        let name = encoded(image).replace("%2F", "/").replace("%3A", ":").replace("%40", "@");
+        let name = percent_encode(image).replace("%2F", "/").replace("%3A", ":").replace("%40", "@");
         match self.call("GET", &format!("/images/{name}/json"), None).await? {
             (200, _) => Ok(true),
             (404, _) => Ok(false),
-            (status, answer) => Err(refused("look for the image", status, &answer)),
+            (status, answer) => Err(api_error("look for the image", status, &answer)),
         }
     }
 
@@ -61,19 +61,19 @@ impl Api {
         // A name may hold a port and a path; what comes after the last slash may hold a tag.
         let name = image.rsplit('/').next().unwrap_or(image);
         let tag = if name.contains([':', '@']) { "" } else { "&tag=latest" };
-        let path = format!("/images/create?fromImage={}{tag}", encoded(image));
+        let path = format!("/images/create?fromImage={}{tag}", percent_encode(image));
         let (status, answer) = self.call("POST", &path, None).await?;
         // The body is a line for each step; the last one says what went wrong.
         if status == 200 && answer["error"].is_null() {
             return Ok(());
         }
-        Err(refused(&format!("pull the image {image}"), status, &answer))
+        Err(api_error(&format!("pull the image {image}"), status, &answer))
     }
 
     pub(super) async fn start(&self, id: &str) -> Result<()> {
         match self.call("POST", &format!("/containers/{id}/start"), None).await? {
             (204 | 304, _) => Ok(()),
-            (status, answer) => Err(refused("start the container", status, &answer)),
+            (status, answer) => Err(api_error("start the container", status, &answer)),
         }
     }
 
@@ -81,52 +81,52 @@ impl Api {
         match self.call("DELETE", &format!("/containers/{id}?force=true&v=true"), None).await? {
             // Gone, or going already.
             (204 | 404 | 409, _) => Ok(()),
-            (status, answer) => Err(refused("remove the container", status, &answer)),
+            (status, answer) => Err(api_error("remove the container", status, &answer)),
         }
     }
 
     /// Prepares a program in a container.
-    pub(super) async fn prepare(&self, container: &str, program: &Value) -> Result<String> {
+    pub(super) async fn create_exec(&self, container: &str, program: &Value) -> Result<String> {
         let (status, answer) = self.call("POST", &format!("/containers/{container}/exec"), Some(program)).await?;
         match (status, answer["Id"].as_str()) {
             (201, Some(id)) => Ok(id.to_owned()),
             (404 | 409, _) => Err(Error::failed("the container of this session has ended; start a new session")),
-            _ => Err(refused("start a program", status, &answer)),
+            _ => Err(api_error("start a program", status, &answer)),
         }
     }
 
     /// Starts a prepared program, and hands out the stream that leads to it.
-    pub(super) async fn attach(&self, id: &str, terminal: bool) -> Result<BufReader<Box<dyn Stream>>> {
+    pub(super) async fn start_attached(&self, id: &str, terminal: bool) -> Result<BufReader<Box<dyn ByteStream>>> {
         let body = json!({ "Detach": false, "Tty": terminal }).to_string();
         let path = format!("/exec/{id}/start");
         let answer = http::send(&self.address, "POST", &path, Some(body.as_bytes()), true)
             .await
-            .map_err(|error| self.lost(&error))?;
+            .map_err(|error| self.connection_error(&error))?;
         match answer.status {
             101 | 200 => Ok(answer.stream),
             status => {
                 let body = answer.body().await.unwrap_or_default();
-                Err(refused("start a program", status, &parsed(&body)))
+                Err(api_error("start a program", status, &parse_last_json_line(&body)))
             }
         }
     }
 
     /// Starts a prepared program that nobody listens to.
-    pub(super) async fn detach(&self, id: &str) -> Result<()> {
+    pub(super) async fn start_detached(&self, id: &str) -> Result<()> {
         let body = json!({ "Detach": true, "Tty": false });
         match self.call("POST", &format!("/exec/{id}/start"), Some(&body)).await? {
             (200 | 204, _) => Ok(()),
-            (status, answer) => Err(refused("send a signal", status, &answer)),
+            (status, answer) => Err(api_error("send a signal", status, &answer)),
         }
     }
 
-    pub(super) async fn inspect(&self, id: &str) -> Result<Seen> {
+    pub(super) async fn inspect(&self, id: &str) -> Result<ExecStatus> {
         match self.call("GET", &format!("/exec/{id}/json"), None).await? {
-            (200, answer) => Ok(Seen {
+            (200, answer) => Ok(ExecStatus {
                 running: answer["Running"].as_bool().unwrap_or(false),
                 code: answer["ExitCode"].as_i64().and_then(|it| i32::try_from(it).ok()),
             }),
-            (status, answer) => Err(refused("look at a program", status, &answer)),
+            (status, answer) => Err(api_error("look at a program", status, &answer)),
         }
     }
 
@@ -141,18 +141,18 @@ impl Api {
             let status = answer.status;
             // These have no body, whatever the head says.
             let body = if matches!(status, 204 | 304) { Vec::new() } else { answer.body().await? };
-            Ok((status, parsed(&body)))
+            Ok((status, parse_last_json_line(&body)))
         };
-        answered.await.map_err(|error: io::Error| self.lost(&error))
+        answered.await.map_err(|error: io::Error| self.connection_error(&error))
     }
 
-    fn lost(&self, error: &io::Error) -> Error {
-        Error::failed(format!("the container engine at {} cannot be reached: {error}", self.shown))
+    fn connection_error(&self, error: &io::Error) -> Error {
+        Error::failed(format!("the container engine at {} cannot be reached: {error}", self.display_address))
     }
 }
 
 /// The JSON of a body, the last line of several; nothing where there is none.
-fn parsed(body: &[u8]) -> Value {
+fn parse_last_json_line(body: &[u8]) -> Value {
     serde_json::from_slice(body)
         .or_else(|error| {
             let last = body.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().ok_or(error)?;
@@ -161,13 +161,13 @@ fn parsed(body: &[u8]) -> Value {
         .unwrap_or(Value::Null)
 }
 
-fn refused(what: &str, status: u16, answer: &Value) -> Error {
+fn api_error(what: &str, status: u16, answer: &Value) -> Error {
     let why = answer["message"].as_str().or_else(|| answer["error"].as_str()).unwrap_or("no reason given");
     Error::failed(format!("the container engine did not {what} ({status}): {why}"))
 }
 
 /// Text for a query.
-fn encoded(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),

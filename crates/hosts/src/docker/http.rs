@@ -10,22 +10,22 @@ use tokio::{
 };
 
 /// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest head of an answer.
-const LONGEST_HEAD: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The longest body that is read whole.
-const LONGEST_BODY: u64 = 16 << 20;
+const MAX_BODY_BYTES: u64 = 16 << 20;
 
 /// Where an engine listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum EngineAddress {
     /// At a socket of this machine.
     Unix(PathBuf),
     /// At a port; `host:port`.
     Tcp(String),
 }
 
-impl Address {
+impl EngineAddress {
     /// Reads `unix:///path`, `tcp://host:port` or `http://host:port`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if let Some(path) = text.strip_prefix("unix://") {
@@ -37,7 +37,7 @@ impl Address {
         plain.then(|| Self::Tcp(rest.to_owned()))
     }
 
-    async fn open(&self) -> io::Result<Box<dyn Stream>> {
+    async fn open(&self) -> io::Result<Box<dyn ByteStream>> {
         Ok(match self {
             Self::Unix(path) => Box::new(UnixStream::connect(path).await?),
             Self::Tcp(at) => {
@@ -50,29 +50,29 @@ impl Address {
 }
 
 /// A connection of either kind.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> ByteStream for T {}
 
 /// What came back.
-pub(super) struct Answer {
+pub(super) struct DockerResponse {
     /// The code.
     pub(super) status: u16,
     length: Option<u64>,
     chunked: bool,
     /// The connection, with what has been read of it and not used yet.
-    pub(super) stream: BufReader<Box<dyn Stream>>,
+    pub(super) stream: BufReader<Box<dyn ByteStream>>,
 }
 
 /// Sends a request and reads the head of the answer. `upgrade` asks for the connection itself.
 pub(super) async fn send(
-    address: &Address,
+    address: &EngineAddress,
     method: &str,
     path: &str,
     body: Option<&[u8]>,
     upgrade: bool,
-) -> io::Result<Answer> {
-    let mut stream = timeout(CONNECT, address.open()).await.map_err(|_| io::ErrorKind::TimedOut)??;
+) -> io::Result<DockerResponse> {
+    let mut stream = timeout(CONNECT_TIMEOUT, address.open()).await.map_err(|_| io::ErrorKind::TimedOut)??;
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: docker\r\n");
     head += if upgrade { "Connection: Upgrade\r\nUpgrade: tcp\r\n" } else { "Connection: close\r\n" };
     if let Some(body) = body {
@@ -85,25 +85,25 @@ pub(super) async fn send(
     message.extend(body.unwrap_or_default());
     stream.write_all(&message).await?;
     stream.flush().await?;
-    Answer::read(BufReader::new(stream)).await
+    DockerResponse::read(BufReader::new(stream)).await
 }
 
-impl Answer {
-    async fn read(mut stream: BufReader<Box<dyn Stream>>) -> io::Result<Self> {
-        let mut left = LONGEST_HEAD;
-        let first = line(&mut stream, &mut left).await?;
+impl DockerResponse {
+    async fn read(mut stream: BufReader<Box<dyn ByteStream>>) -> io::Result<Self> {
+        let mut left = MAX_HEAD_BYTES;
+        let first = read_line(&mut stream, &mut left).await?;
         let mut words = first.split(' ');
         let head = (words.next(), words.next().and_then(|it| it.parse().ok()));
-        let (Some("HTTP/1.1" | "HTTP/1.0"), Some(status)) = head else { return Err(garbled()) };
+        let (Some("HTTP/1.1" | "HTTP/1.0"), Some(status)) = head else { return Err(malformed_response()) };
         let (mut length, mut chunked) = (None, false);
         loop {
-            let text = line(&mut stream, &mut left).await?;
+            let text = read_line(&mut stream, &mut left).await?;
             if text.is_empty() {
                 break;
             }
-            let (name, value) = text.split_once(':').ok_or_else(garbled)?;
+            let (name, value) = text.split_once(':').ok_or_else(malformed_response)?;
             if name.eq_ignore_ascii_case("content-length") {
-                length = Some(value.trim().parse().map_err(|_| garbled())?);
+                length = Some(value.trim().parse().map_err(|_| malformed_response())?);
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 chunked = value.trim().eq_ignore_ascii_case("chunked");
             }
@@ -115,32 +115,32 @@ impl Answer {
     pub(super) async fn body(mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         if !self.chunked {
-            let most = self.length.unwrap_or(LONGEST_BODY + 1).min(LONGEST_BODY + 1);
+            let most = self.length.unwrap_or(MAX_BODY_BYTES + 1).min(MAX_BODY_BYTES + 1);
             (&mut self.stream).take(most).read_to_end(&mut body).await?;
-            return if body.len() as u64 > LONGEST_BODY { Err(garbled()) } else { Ok(body) };
+            return if body.len() as u64 > MAX_BODY_BYTES { Err(malformed_response()) } else { Ok(body) };
         }
         loop {
             let mut left = 64;
-            let size = line(&mut self.stream, &mut left).await?;
+            let size = read_line(&mut self.stream, &mut left).await?;
             let size = size.split(';').next().and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
-            let size = size.filter(|it| it + body.len() as u64 <= LONGEST_BODY).ok_or_else(garbled)?;
+            let size = size.filter(|it| it + body.len() as u64 <= MAX_BODY_BYTES).ok_or_else(malformed_response)?;
             if size == 0 {
                 return Ok(body);
             }
             (&mut self.stream).take(size).read_to_end(&mut body).await?;
-            if !line(&mut self.stream, &mut left).await?.is_empty() {
-                return Err(garbled());
+            if !read_line(&mut self.stream, &mut left).await?.is_empty() {
+                return Err(malformed_response());
             }
         }
     }
 }
 
 /// One line of a head, without its end.
-async fn line(stream: &mut (impl AsyncRead + Unpin), left: &mut usize) -> io::Result<String> {
+async fn read_line(stream: &mut (impl AsyncRead + Unpin), left: &mut usize) -> io::Result<String> {
     let mut bytes = Vec::new();
     loop {
         let byte = stream.read_u8().await?;
-        *left = left.checked_sub(1).ok_or_else(garbled)?;
+        *left = left.checked_sub(1).ok_or_else(malformed_response)?;
         match byte {
             b'\n' => break,
             byte => bytes.push(byte),
@@ -149,10 +149,10 @@ async fn line(stream: &mut (impl AsyncRead + Unpin), left: &mut usize) -> io::Re
     if bytes.last() == Some(&b'\r') {
         bytes.pop();
     }
-    String::from_utf8(bytes).map_err(|_| garbled())
+    String::from_utf8(bytes).map_err(|_| malformed_response())
 }
 
-fn garbled() -> io::Error {
+fn malformed_response() -> io::Error {
     io::Error::other("the answer is not HTTP as the engine speaks it")
 }
 
@@ -162,19 +162,19 @@ mod tests {
 
     #[test]
     fn reads_an_address() {
-        assert_eq!(Address::parse("unix:///run/d.sock"), Some(Address::Unix("/run/d.sock".into())));
-        assert_eq!(Address::parse("tcp://127.0.0.1:2375"), Some(Address::Tcp("127.0.0.1:2375".into())));
+        assert_eq!(EngineAddress::parse("unix:///run/d.sock"), Some(EngineAddress::Unix("/run/d.sock".into())));
+        assert_eq!(EngineAddress::parse("tcp://127.0.0.1:2375"), Some(EngineAddress::Tcp("127.0.0.1:2375".into())));
         for text in ["", "docker.sock", "unix://x", "tcp://host", "tcp://a@b:1", "https://x:1", "tcp://h:99999"] {
-            assert_eq!(Address::parse(text), None, "{text}");
+            assert_eq!(EngineAddress::parse(text), None, "{text}");
         }
     }
 
     #[tokio::test]
     async fn reads_bodies_of_both_kinds() {
         let read = async |text: &str| {
-            let stream: Box<dyn Stream> =
+            let stream: Box<dyn ByteStream> =
                 Box::new(tokio::io::join(io::Cursor::new(text.as_bytes().to_vec()), tokio::io::sink()));
-            let answer = Answer::read(BufReader::new(stream)).await?;
+            let answer = DockerResponse::read(BufReader::new(stream)).await?;
             Ok::<_, io::Error>((answer.status, String::from_utf8(answer.body().await?).unwrap()))
         };
         let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokand more";

@@ -1,4 +1,4 @@
-//! Programs in a container of this session's own, through the Docker Engine API; files stay with [`Local`].
+//! Programs in a container of this session's own, through the Docker Engine API; files stay with [`LocalHost`].
 //!
 //! The roots are bind mounts at the same paths inside and outside, so that a file has one name wherever it is read.
 //! File tools therefore work on this machine, with all that they promise there, and only programs go to the container.
@@ -14,22 +14,22 @@ use std::{
 
 use async_trait::async_trait;
 use helve_contract::{
-    Error, Result, Rights, Root, Workspace,
-    ports::{Command, Environment, Level, Network, Process},
+    Error, Result, Root, RootPermission, Workspace,
+    ports::{EnvVars, NetworkAccess, Process, ProcessSpec, SandboxLevel},
 };
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use self::api::Api;
-use self::program::Program;
+use self::api::DockerClient;
+use self::program::ExecProcess;
 use crate::{
-    Local, Spawn,
+    LocalHost, Spawn,
     sandbox::{environment, hidden_places, path_rules},
 };
 
 /// What an operator decides about containers. Nothing in it comes from the model or from the project.
 #[derive(Clone, Debug)]
-pub struct Docker {
+pub struct DockerConfig {
     /// Where the engine listens: `unix:///var/run/docker.sock`, `tcp://127.0.0.1:2375`.
     pub endpoint: String,
     /// The image. It needs a shell, and nothing else.
@@ -42,7 +42,7 @@ pub struct Docker {
     pub memory: u64,
     /// How many processes it may have.
     pub processes: u64,
-    /// Names of this process's variables that programs get, as in [`SandboxSettings`](crate::SandboxSettings).
+    /// Names of this process's variables that programs get, as in [`SandboxConfig`](crate::SandboxConfig).
     pub inherited: Vec<String>,
     /// Names beneath each root that programs may not change: `.git/hooks`. Those that exist are mounted read-only.
     pub protected: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Docker {
     pub private: Vec<PathBuf>,
 }
 
-impl Default for Docker {
+impl Default for DockerConfig {
     fn default() -> Self {
         Self {
             endpoint: "unix:///var/run/docker.sock".to_owned(),
@@ -66,20 +66,20 @@ impl Default for Docker {
     }
 }
 
-impl Docker {
+impl DockerConfig {
     /// Makes a container for a session and starts it. It is removed when the host and its last program are dropped.
-    pub async fn open(&self, workspace: &Workspace) -> Result<Local> {
-        Ok(Local::with(Arc::new(self.start(workspace).await?)))
+    pub async fn open(&self, workspace: &Workspace) -> Result<LocalHost> {
+        Ok(LocalHost::with_spawner(Arc::new(self.start(workspace).await?)))
     }
 
     /// The same, with a container that is made for the first program.
-    pub fn later(self, workspace: Workspace) -> Local {
-        Local::with(Arc::new(Later { docker: self, workspace, container: OnceCell::new() }))
+    pub fn open_lazy(self, workspace: Workspace) -> LocalHost {
+        LocalHost::with_spawner(Arc::new(LazyContainer { docker: self, workspace, container: OnceCell::new() }))
     }
 
     /// Asks the engine for its version, and whether it has the image.
     pub async fn probe(&self) -> Result<Vec<String>> {
-        let api = Api::at(&self.endpoint)?;
+        let api = DockerClient::connect(&self.endpoint)?;
         let found =
             if api.has_image(&self.image).await? { "there" } else { "not there; it is pulled for the first command" };
         let image = format!("the image {} is {found}", self.image);
@@ -88,8 +88,8 @@ impl Docker {
 
     async fn start(&self, workspace: &Workspace) -> Result<Container> {
         environment::check_inherited(&self.inherited)?;
-        let api = Api::at(&self.endpoint)?;
-        let wanted = self.wanted(workspace)?;
+        let api = DockerClient::connect(&self.endpoint)?;
+        let wanted = self.container_spec(workspace)?;
         let id = match api.create(&wanted).await? {
             Some(id) => id,
             None => {
@@ -99,14 +99,14 @@ impl Docker {
             }
         };
         // From here on dropping it removes it, whatever goes wrong.
-        let held = Arc::new(Held { api, id });
+        let held = Arc::new(ContainerGuard { api, id });
         held.api.start(&held.id).await?;
         let inherited = environment::inherited(&self.inherited).collect();
-        Ok(Container { held, open: self.network != "none", inherited })
+        Ok(Container { held, has_network: self.network != "none", inherited })
     }
 
     /// The container, in the engine's words.
-    fn wanted(&self, workspace: &Workspace) -> Result<Value> {
+    fn container_spec(&self, workspace: &Workspace) -> Result<Value> {
         let mut mounts = Vec::new();
         for root in workspace.roots() {
             if workspace.is_vault(root) {
@@ -117,10 +117,10 @@ impl Docker {
                 }
                 continue;
             }
-            self.refuse_dangerous(&root.dir)?;
-            mounts.push(mount(&root.dir, root.rights == Rights::Read));
+            self.check_mount(&root.dir)?;
+            mounts.push(mount(&root.dir, root.rights == RootPermission::Read));
             let kept = self.protected.iter().map(|name| root.dir.join(name)).filter(|path| path.exists());
-            mounts.extend(kept.filter(|_| root.rights == Rights::Write).map(|path| mount(&path, true)));
+            mounts.extend(kept.filter(|_| root.rights == RootPermission::Write).map(|path| mount(&path, true)));
         }
         let dirs = workspace.roots().iter().filter(|root| !workspace.is_vault(root)).map(|root| root.dir.clone());
         let hidden = hidden_places(&self.private, &dirs.collect::<Vec<_>>());
@@ -136,7 +136,7 @@ impl Docker {
             // Ends when it is told to; waits otherwise.
             "Entrypoint": ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"],
             "Cmd": [],
-            "User": self.user.clone().unwrap_or_else(own_user),
+            "User": self.user.clone().unwrap_or_else(current_uid_gid),
             "Env": ["HOME=/tmp"],
             "WorkingDir": workspace.roots().first().map_or(Path::new("/"), |root| &root.dir),
             "Labels": { "helve": "session" },
@@ -158,7 +158,7 @@ impl Docker {
     }
 
     /// Whoever can reach the engine's socket is root on this machine.
-    fn refuse_dangerous(&self, dir: &Path) -> Result<()> {
+    fn check_mount(&self, dir: &Path) -> Result<()> {
         let socket = self.endpoint.strip_prefix("unix://").map(PathBuf::from);
         let real = socket.map(|it| it.canonicalize().unwrap_or(it));
         if dir == Path::new("/") || real.is_some_and(|it| it.starts_with(dir)) {
@@ -184,87 +184,87 @@ fn mount(path: &Path, read_only: bool) -> Value {
     json!({ "Type": "bind", "Source": path, "Target": path, "ReadOnly": read_only })
 }
 
-fn own_user() -> String {
+fn current_uid_gid() -> String {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     if user.is_root() { "65534:65534".to_owned() } else { format!("{}:{}", user.as_raw(), group.as_raw()) }
 }
 
 /// A container, removed when it is dropped.
-struct Held {
-    api: Api,
+struct ContainerGuard {
+    api: DockerClient,
     id: String,
 }
 
-impl Drop for Held {
+impl Drop for ContainerGuard {
     fn drop(&mut self) {
         let (api, id) = (self.api.clone(), std::mem::take(&mut self.id));
-        crate::parting::finish(async move { _ = api.remove(&id).await });
+        crate::parting::block_on_cleanup(async move { _ = api.remove(&id).await });
     }
 }
 
 /// The container of a session.
 struct Container {
-    held: Arc<Held>,
+    held: Arc<ContainerGuard>,
     /// It has a network.
-    open: bool,
+    has_network: bool,
     /// Variables that every program gets.
-    inherited: Environment,
+    inherited: EnvVars,
 }
 
 #[async_trait]
 impl Spawn for Container {
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+    async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>> {
         environment::check(&command.env)?;
-        if command.dir.is_in_vault() {
+        if command.cwd.is_in_vault() {
             return Err(Error::denied(format!(
                 "{} is in the vault, which commands cannot see; start elsewhere",
-                command.dir
+                command.cwd
             )));
         }
         path_rules::refuse_any(command, "a Docker container")?;
-        if command.network == Network::Off && self.open {
+        if command.network == NetworkAccess::Off && self.has_network {
             return Err(Error::denied(
                 "this container has a network, which cannot be turned off for one command; run it without that wish",
             ));
         }
-        Ok(Box::new(Program::start(self.held.clone(), command, &self.inherited).await?))
+        Ok(Box::new(ExecProcess::start(self.held.clone(), command, &self.inherited).await?))
     }
 
-    fn level(&self) -> Level {
-        Level::External
+    fn level(&self) -> SandboxLevel {
+        SandboxLevel::External
     }
 }
 
 /// The container of a session that may never need one.
-struct Later {
-    docker: Docker,
+struct LazyContainer {
+    docker: DockerConfig,
     workspace: Workspace,
     container: OnceCell<Container>,
 }
 
 #[async_trait]
-impl Spawn for Later {
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+impl Spawn for LazyContainer {
+    async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>> {
         let container = self.container.get_or_try_init(|| self.docker.start(&self.workspace)).await?;
         container.spawn(command).await
     }
 
-    fn level(&self) -> Level {
-        Level::External
+    fn level(&self) -> SandboxLevel {
+        SandboxLevel::External
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::{PathRules, Reading};
+    use helve_contract::{PathRules, PathStyle};
 
     use super::*;
 
     #[test]
     fn a_container_has_no_more_than_it_needs() {
-        let docker = Docker { user: Some("7:8".into()), ..Docker::default() };
+        let docker = DockerConfig { user: Some("7:8".into()), ..DockerConfig::default() };
         let roots = [Root::writable("/w"), Root::readable("/r")];
-        let wanted = docker.wanted(&Workspace::new(roots, PathRules::default(), Reading::Relative)).unwrap();
+        let wanted = docker.container_spec(&Workspace::new(roots, PathRules::default(), PathStyle::Relative)).unwrap();
         assert_eq!(wanted["User"], "7:8");
         let host = &wanted["HostConfig"];
         assert_eq!(
@@ -281,14 +281,14 @@ mod tests {
 
     #[test]
     fn a_container_does_not_have_the_vault() {
-        let docker = Docker::default();
+        let docker = DockerConfig::default();
         let workspace = |shared: &str| {
-            let roots = [Root::writable(shared).named("shared"), Root::readable("/s/vault").named("vault")];
-            Workspace::new(roots, PathRules::default(), Reading::Virtual)
+            let roots = [Root::writable(shared).with_name("shared"), Root::readable("/s/vault").with_name("vault")];
+            Workspace::new(roots, PathRules::default(), PathStyle::Virtual)
         };
-        let wanted = docker.wanted(&workspace("/w")).unwrap();
+        let wanted = docker.container_spec(&workspace("/w")).unwrap();
         assert_eq!(wanted["HostConfig"]["Mounts"].as_array().unwrap().len(), 1);
-        let wanted = docker.wanted(&workspace("/s")).unwrap();
+        let wanted = docker.container_spec(&workspace("/s")).unwrap();
         assert_eq!(
             wanted["HostConfig"]["Mounts"][1],
             json!({ "Type": "tmpfs", "Target": "/s/vault", "ReadOnly": true })
@@ -301,13 +301,13 @@ mod tests {
         std::fs::create_dir_all(top.join("state/spill")).unwrap();
         std::fs::write(top.join("store.db"), "").unwrap();
         let top = top.canonicalize().unwrap();
-        let docker = Docker {
+        let docker = DockerConfig {
             private: vec![top.join("state"), top.join("store.db")],
             protected: vec!["state".to_owned()],
-            ..Docker::default()
+            ..DockerConfig::default()
         };
         let roots = [Root::writable(&top), Root::readable(top.join("state/spill"))];
-        let wanted = docker.wanted(&Workspace::new(roots, PathRules::default(), Reading::Relative)).unwrap();
+        let wanted = docker.container_spec(&Workspace::new(roots, PathRules::default(), PathStyle::Relative)).unwrap();
         let mounts = wanted["HostConfig"]["Mounts"].as_array().unwrap();
         let of = |name: &str| -> Vec<_> {
             let target = json!(top.join(name));
@@ -321,9 +321,10 @@ mod tests {
     fn the_engines_socket_stays_outside() {
         for dir in ["/", "/var/run", "/run", "/var"] {
             let dir = Path::new(dir).canonicalize().unwrap();
-            let docker = Docker { endpoint: format!("unix://{}/docker.sock", dir.display()), ..Docker::default() };
-            assert!(docker.refuse_dangerous(&dir).is_err(), "{}", dir.display());
+            let docker =
+                DockerConfig { endpoint: format!("unix://{}/docker.sock", dir.display()), ..DockerConfig::default() };
+            assert!(docker.check_mount(&dir).is_err(), "{}", dir.display());
         }
-        assert!(Docker::default().refuse_dangerous(Path::new("/home/me/project")).is_ok());
+        assert!(DockerConfig::default().check_mount(Path::new("/home/me/project")).is_ok());
     }
 }

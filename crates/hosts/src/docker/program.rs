@@ -5,7 +5,7 @@ use std::{io, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
-    ports::{Command, Environment, Exit, Input, Level, Noticed, Process, Signal, Streams},
+    ports::{EnvVars, Process, ProcessEvent, ProcessExit, ProcessSpec, SandboxLevel, Signal, StdinSource, Streams},
 };
 use serde_json::json;
 use tokio::{
@@ -14,30 +14,30 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Held, http::Stream};
+use super::{ContainerGuard, http::ByteStream};
 
 /// The most that is taken from a frame at once.
-const PIECE: u32 = 64 << 10;
+const READ_CHUNK_BYTES: u32 = 64 << 10;
 /// How often the engine is asked whether a quiet program has ended.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How many pieces of input wait for a program to read them.
-const MOST_TYPED: usize = 256;
+const MAX_PENDING_INPUT: usize = 256;
 /// The variable by which a program and all that came from it are known.
-const MARK: &str = "HELVE_TASK";
+const TASK_ENV_VAR: &str = "HELVE_TASK";
 
 /// Writes its number to standard error, merges the streams if the first argument asks for that, and becomes the program.
-const BEGIN: &str = r#"echo "$$" >&2
+const EXEC_PRELUDE: &str = r#"echo "$$" >&2
 if [ "$1" = merged ]; then exec 2>&1; fi
 shift
 exec "$@""#;
 /// The same for a script: bash where there is one, else sh; no profile is read.
-const BEGIN_SCRIPT: &str = r#"echo "$$" >&2
+const SCRIPT_PRELUDE: &str = r#"echo "$$" >&2
 if [ "$1" = merged ]; then exec 2>&1; fi
 if command -v bash >/dev/null 2>&1; then exec bash --noprofile --norc -c "$2"; fi
 exec sh -c "$2""#;
 /// Signals the group of a program, and everything that carries its mark, wherever it went. What is killed is stopped
 /// first, so that it cannot outrun the walk by forking.
-const END: &str = r#"send() {
+const KILL_SCRIPT: &str = r#"send() {
   kill -s "$1" -- "-$2" 2>/dev/null
   for one in /proc/[0-9]*; do
     if tr '\0' '\n' <"$one/environ" 2>/dev/null | grep -qx "$3"; then kill -s "$1" "${one#/proc/}" 2>/dev/null; fi
@@ -48,92 +48,92 @@ send "$@"
 true"#;
 
 /// A program in a container. Dropping it kills it with all that it started.
-pub(super) struct Program {
-    held: Arc<Held>,
+pub(super) struct ExecProcess {
+    container: Arc<ContainerGuard>,
     id: String,
-    mark: String,
+    tag: String,
     /// Its number inside; known when it has begun.
     pid: Option<String>,
-    from: BufReader<ReadHalf<BufReader<Box<dyn Stream>>>>,
+    from: BufReader<ReadHalf<BufReader<Box<dyn ByteStream>>>>,
     input: Option<mpsc::Sender<Vec<u8>>>,
     terminal: bool,
-    frame: Frame,
+    frame: FrameHeader,
     /// Output that is not told before the program's number.
-    early: Vec<u8>,
+    buffered_output: Vec<u8>,
     /// When the engine is asked next.
-    look: Instant,
+    next_poll: Instant,
     /// The engine said that it ended; what still holds the output gets no longer than this.
-    over: bool,
-    end: Option<Exit>,
+    exited: bool,
+    end: Option<ProcessExit>,
 }
 
 /// Where in the stream of frames we are. Kept here, so that giving up a wait loses no byte.
 #[derive(Default)]
-struct Frame {
+struct FrameHeader {
     head: Vec<u8>,
     left: u32,
 }
 
-impl Program {
-    pub(super) async fn start(held: Arc<Held>, command: &Command, inherited: &Environment) -> Result<Self> {
+impl ExecProcess {
+    pub(super) async fn start(held: Arc<ContainerGuard>, command: &ProcessSpec, inherited: &EnvVars) -> Result<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| Error::Internal(anyhow::anyhow!("no random numbers: {error}")))?;
-        let mark = format!("{MARK}={:032x}", u128::from_ne_bytes(random));
+        let mark = format!("{TASK_ENV_VAR}={:032x}", u128::from_ne_bytes(random));
         let streams = if command.streams == Streams::Merged { "merged" } else { "separate" };
         let mut argv = match &command.script {
-            Some(script) => vec!["/bin/sh", "-c", BEGIN_SCRIPT, "helve", streams, script],
-            None => vec!["/bin/sh", "-c", BEGIN, "helve", streams],
+            Some(script) => vec!["/bin/sh", "-c", SCRIPT_PRELUDE, "helve", streams, script],
+            None => vec!["/bin/sh", "-c", EXEC_PRELUDE, "helve", streams],
         };
         if command.script.is_none() {
             argv.extend(command.argv.iter().map(String::as_str));
         }
-        let named = |name: &str| !name.is_empty() && !name.contains(['=', '\0']) && name != MARK;
+        let named = |name: &str| !name.is_empty() && !name.contains(['=', '\0']) && name != TASK_ENV_VAR;
         let env = inherited
             .iter()
             .chain(&command.env)
             .filter(|(name, _)| named(name))
             .map(|(name, value)| format!("{name}={value}"));
         let program = json!({
-            "AttachStdin": command.input != Input::Closed,
+            "AttachStdin": command.stdin != StdinSource::Closed,
             "AttachStdout": true,
             "AttachStderr": true,
             "Tty": command.terminal.is_some(),
             "Cmd": argv,
             "Env": env.chain([mark.clone()]).collect::<Vec<_>>(),
-            "WorkingDir": command.dir.on_host(),
+            "WorkingDir": command.cwd.host_path(),
         });
-        let id = held.api.prepare(&held.id, &program).await?;
-        let stream = held.api.attach(&id, command.terminal.is_some()).await?;
+        let id = held.api.create_exec(&held.id, &program).await?;
+        let stream = held.api.start_attached(&id, command.terminal.is_some()).await?;
         if let Some(size) = command.terminal {
             held.api.resize(&id, size.rows, size.columns).await?;
         }
         let (from, to) = tokio::io::split(stream);
-        let input = (command.input != Input::Closed).then(|| feed(to));
+        let input = (command.stdin != StdinSource::Closed).then(|| spawn_stdin_writer(to));
         let mut program = Self {
-            held,
+            container: held,
             id,
-            mark,
+            tag: mark,
             pid: None,
             from: BufReader::new(from),
             input,
             terminal: command.terminal.is_some(),
-            frame: Frame::default(),
-            early: Vec::new(),
-            look: Instant::now() + LOOK,
-            over: false,
+            frame: FrameHeader::default(),
+            buffered_output: Vec::new(),
+            next_poll: Instant::now() + POLL_INTERVAL,
+            exited: false,
             end: None,
         };
-        if let Input::Bytes(bytes) = &command.input {
+        if let StdinSource::Bytes(bytes) = &command.stdin {
             program.write(bytes).await?;
-            program.close().await?;
+            program.close_stdin().await?;
         }
         Ok(program)
     }
 
     /// The next piece of either stream; `None` at the end.
-    async fn piece(&mut self) -> io::Result<Option<(bool, Vec<u8>)>> {
+    async fn next_chunk(&mut self) -> io::Result<Option<(bool, Vec<u8>)>> {
         if self.terminal {
-            let mut bytes = vec![0; PIECE as usize];
+            let mut bytes = vec![0; READ_CHUNK_BYTES as usize];
             let count = self.from.read(&mut bytes).await?;
             bytes.truncate(count);
             return Ok((count > 0).then_some((true, bytes)));
@@ -155,7 +155,7 @@ impl Program {
                 self.frame.head.clear();
             }
         }
-        let mut bytes = vec![0; self.frame.left.min(PIECE) as usize];
+        let mut bytes = vec![0; self.frame.left.min(READ_CHUNK_BYTES) as usize];
         let count = self.from.read(&mut bytes).await?;
         bytes.truncate(count);
         let is_error = self.frame.head[0] == 2;
@@ -167,15 +167,15 @@ impl Program {
     }
 
     /// Takes the program's number off the front of its output; nothing until the line is whole.
-    fn begin(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+    fn strip_pid_line(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if self.pid.is_some() {
             return Some(bytes);
         }
-        self.early.extend(bytes);
-        let end = self.early.iter().position(|byte| *byte == b'\n')?;
-        let rest = self.early.split_off(end + 1);
-        let line = String::from_utf8_lossy(&self.early).trim().to_owned();
-        self.early = Vec::new();
+        self.buffered_output.extend(bytes);
+        let end = self.buffered_output.iter().position(|byte| *byte == b'\n')?;
+        let rest = self.buffered_output.split_off(end + 1);
+        let line = String::from_utf8_lossy(&self.buffered_output).trim().to_owned();
+        self.buffered_output = Vec::new();
         // A shell that could not even start says so here instead.
         if line.parse::<u32>().is_err() {
             self.pid = Some(String::new());
@@ -186,10 +186,10 @@ impl Program {
     }
 
     /// How it ended, when the stream has.
-    async fn finish(&mut self) -> Exit {
+    async fn finish(&mut self) -> ProcessExit {
         let mut code = None;
         for _ in 0..40 {
-            match self.held.api.inspect(&self.id).await {
+            match self.container.api.inspect(&self.id).await {
                 Ok(seen) if seen.running => tokio::time::sleep(Duration::from_millis(25)).await,
                 Ok(seen) => {
                     code = seen.code;
@@ -204,26 +204,26 @@ impl Program {
         };
         let code = code.unwrap_or(255);
         let signal = (129..=159).contains(&code).then(|| code - 128);
-        Exit { code, signal, left_behind: self.over, denials, dir: None }
+        ProcessExit { code, signal, left_behind: self.exited, denials, dir: None }
     }
 
     async fn kill(&self, signal: &str) -> Result<()> {
-        ended(&self.held, signal, self.pid.as_deref().unwrap_or_default(), &self.mark).await
+        run_kill_script(&self.container, signal, self.pid.as_deref().unwrap_or_default(), &self.tag).await
     }
 }
 
 /// Runs the ending of a program inside its container.
-async fn ended(held: &Held, signal: &str, pid: &str, mark: &str) -> Result<()> {
+async fn run_kill_script(held: &ContainerGuard, signal: &str, pid: &str, mark: &str) -> Result<()> {
     // Without a number there is no group; the mark finds them all. No group has the number of the largest integer.
     let group = if pid.is_empty() { "2147483647" } else { pid };
-    let argv = ["/bin/sh", "-c", END, "helve", signal, group, mark];
-    let id = held.api.prepare(&held.id, &json!({ "Cmd": argv })).await?;
-    held.api.detach(&id).await
+    let argv = ["/bin/sh", "-c", KILL_SCRIPT, "helve", signal, group, mark];
+    let id = held.api.create_exec(&held.id, &json!({ "Cmd": argv })).await?;
+    held.api.start_detached(&id).await
 }
 
 /// Writes what is sent, and then ends the input. It waits for a program that does not read, and nobody waits for it.
-fn feed(mut to: WriteHalf<BufReader<Box<dyn Stream>>>) -> mpsc::Sender<Vec<u8>> {
-    let (sender, mut queue) = mpsc::channel::<Vec<u8>>(MOST_TYPED);
+fn spawn_stdin_writer(mut to: WriteHalf<BufReader<Box<dyn ByteStream>>>) -> mpsc::Sender<Vec<u8>> {
+    let (sender, mut queue) = mpsc::channel::<Vec<u8>>(MAX_PENDING_INPUT);
     tokio::spawn(async move {
         while let Some(bytes) = queue.recv().await {
             if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
@@ -236,34 +236,34 @@ fn feed(mut to: WriteHalf<BufReader<Box<dyn Stream>>>) -> mpsc::Sender<Vec<u8>> 
 }
 
 #[async_trait]
-impl Process for Program {
-    async fn next(&mut self) -> Noticed {
+impl Process for ExecProcess {
+    async fn next(&mut self) -> ProcessEvent {
         if let Some(end) = &self.end {
-            return Noticed::Exit(end.clone());
+            return ProcessEvent::Exit(end.clone());
         }
         loop {
-            let look = self.look;
+            let look = self.next_poll;
             let piece = tokio::select! {
-                piece = self.piece() => piece,
+                piece = self.next_chunk() => piece,
                 () = sleep_until(look) => {
-                    if self.over {
+                    if self.exited {
                         break;
                     }
-                    let seen = self.held.api.inspect(&self.id).await;
+                    let seen = self.container.api.inspect(&self.id).await;
                     if matches!(&seen, Ok(seen) if !seen.running) {
                         // It has ended; whoever still holds its output is ended too.
                         _ = self.kill("KILL").await;
-                        self.over = true;
+                        self.exited = true;
                     }
-                    self.look = Instant::now() + LOOK;
+                    self.next_poll = Instant::now() + POLL_INTERVAL;
                     continue;
                 }
             };
             match piece {
-                Ok(Some((true, bytes))) if !self.terminal => return Noticed::Stdout(bytes),
-                Ok(Some((is_output, bytes))) => match self.begin(bytes) {
-                    Some(bytes) if is_output => return Noticed::Stdout(bytes),
-                    Some(bytes) => return Noticed::Stderr(bytes),
+                Ok(Some((true, bytes))) if !self.terminal => return ProcessEvent::Stdout(bytes),
+                Ok(Some((is_output, bytes))) => match self.strip_pid_line(bytes) {
+                    Some(bytes) if is_output => return ProcessEvent::Stdout(bytes),
+                    Some(bytes) => return ProcessEvent::Stderr(bytes),
                     None => {}
                 },
                 Ok(None) | Err(_) => break,
@@ -271,7 +271,7 @@ impl Process for Program {
         }
         let exit = self.finish().await;
         self.end = Some(exit.clone());
-        Noticed::Exit(exit)
+        ProcessEvent::Exit(exit)
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -285,7 +285,7 @@ impl Process for Program {
         })
     }
 
-    async fn close(&mut self) -> Result<()> {
+    async fn close_stdin(&mut self) -> Result<()> {
         if self.terminal && self.input.is_some() {
             return self.write(b"\x04").await;
         }
@@ -305,18 +305,18 @@ impl Process for Program {
         }
     }
 
-    fn level(&self) -> Level {
-        Level::External
+    fn sandbox_level(&self) -> SandboxLevel {
+        SandboxLevel::External
     }
 }
 
-impl Drop for Program {
+impl Drop for ExecProcess {
     fn drop(&mut self) {
         if self.end.is_some() {
             return;
         }
         let (held, pid, mark) =
-            (self.held.clone(), self.pid.take().unwrap_or_default(), std::mem::take(&mut self.mark));
-        crate::parting::finish(async move { _ = ended(&held, "KILL", &pid, &mark).await });
+            (self.container.clone(), self.pid.take().unwrap_or_default(), std::mem::take(&mut self.tag));
+        crate::parting::block_on_cleanup(async move { _ = run_kill_script(&held, "KILL", &pid, &mark).await });
     }
 }

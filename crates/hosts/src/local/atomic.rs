@@ -8,8 +8,8 @@ use std::{
 };
 
 use helve_contract::{
-    FileFault, Result, SafePath,
-    ports::{Content, Contents, Expect, Kind},
+    FileErrorKind, Result, SafePath,
+    ports::{ContentDigest, ContentHasher, Expect, FileKind},
 };
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -22,38 +22,38 @@ use rustix::{
 };
 
 use super::{
-    fault::Trouble,
-    files::{LOOK, kind},
-    lock::Folder,
-    names::{is_temporary, temporary},
+    fault::FsError,
+    files::{READ_FLAGS, kind},
+    lock::DirHandle,
+    names::{is_temporary, temp_name},
 };
 
 /// When a temporary file that nobody put in place counts as left behind, on a disk that does not know locks.
-const STALE: Duration = Duration::from_secs(3600);
+const STALE_AFTER: Duration = Duration::from_secs(3600);
 
 /// What is at a place now.
-pub(super) enum Now {
+pub(super) enum CurrentEntry {
     /// Nothing.
     Absent,
     /// A regular file.
     File(Stat),
     /// A link, so that the place is elsewhere.
-    Link,
+    Symlink,
 }
 
-impl Now {
+impl CurrentEntry {
     /// Looks, and refuses what cannot be replaced by a file.
-    pub(super) fn look(folder: &Folder, name: &OsStr) -> Result<Self, Trouble> {
+    pub(super) fn inspect(folder: &DirHandle, name: &OsStr) -> Result<Self, FsError> {
         let stat = match statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(Self::Absent),
             Err(errno) => return Err(errno.into()),
         };
         match kind(&stat) {
-            Kind::Folder => Err(FileFault::IsFolder.into()),
-            Kind::Other => Err(FileFault::NotRegular.into()),
-            Kind::Link => Ok(Self::Link),
-            Kind::File => Ok(Self::File(stat)),
+            FileKind::Folder => Err(FileErrorKind::IsFolder.into()),
+            FileKind::Other => Err(FileErrorKind::NotRegular.into()),
+            FileKind::Link => Ok(Self::Symlink),
+            FileKind::File => Ok(Self::File(stat)),
         }
     }
 
@@ -61,32 +61,32 @@ impl Now {
     pub(super) fn file(&self) -> Option<&Stat> {
         match self {
             Self::File(stat) => Some(stat),
-            Self::Absent | Self::Link => None,
+            Self::Absent | Self::Symlink => None,
         }
     }
 
     /// Whether it is what the writer believes.
-    pub(super) fn meets(&self, expect: Expect, folder: &Folder, name: &OsStr) -> Result<(), Trouble> {
+    pub(super) fn check_expectation(&self, expect: Expect, folder: &DirHandle, name: &OsStr) -> Result<(), FsError> {
         match (expect, self) {
             (Expect::Anything, _) | (Expect::Absent, Self::Absent) => Ok(()),
-            (Expect::Absent, _) => Err(FileFault::Exists.into()),
-            (Expect::Content(_), Self::Absent) => Err(FileFault::Changed.into()),
+            (Expect::Absent, _) => Err(FileErrorKind::Exists.into()),
+            (Expect::Content(_), Self::Absent) => Err(FileErrorKind::Changed.into()),
             (Expect::Content(wanted), _) => {
-                let fd = openat(&folder.fd, name, LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-                if content(&fd)? == wanted { Ok(()) } else { Err(FileFault::Changed.into()) }
+                let fd = openat(&folder.fd, name, READ_FLAGS | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+                if read_content_hash(&fd)? == wanted { Ok(()) } else { Err(FileErrorKind::Changed.into()) }
             }
         }
     }
 }
 
 /// The content of an open file.
-pub(super) fn content(fd: &OwnedFd) -> Result<Content, Errno> {
-    let mut pieces = Contents::default();
+pub(super) fn read_content_hash(fd: &OwnedFd) -> Result<ContentDigest, Errno> {
+    let mut pieces = ContentHasher::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
         match read(fd, &mut buffer) {
-            Ok(0) => return Ok(pieces.content()),
-            Ok(len) => pieces.add(&buffer[..len]),
+            Ok(0) => return Ok(pieces.finalize()),
+            Ok(len) => pieces.update(&buffer[..len]),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
@@ -94,38 +94,38 @@ pub(super) fn content(fd: &OwnedFd) -> Result<Content, Errno> {
 }
 
 /// A temporary file beside the one it will be; removed when dropped before that.
-pub(super) struct Draft<'a> {
-    folder: &'a Folder,
+pub(super) struct TempFile<'a> {
+    folder: &'a DirHandle,
     name: String,
     /// Held open and locked: as long as it is, nobody takes it for something left behind.
     file: OwnedFd,
     /// Something is there under the temporary name: the new content, or the old after an exchange.
-    live: bool,
+    exists: bool,
     /// What of the old file it could not take over.
     lost: Lost,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> TempFile<'a> {
     /// Writes the content and puts it on disk, with the mode, owner and attributes of another file if there is one.
-    pub(super) fn write(folder: &'a Folder, bytes: &[u8], like: Option<&Like>) -> Result<Self, Errno> {
-        sweep(folder);
+    pub(super) fn write(folder: &'a DirHandle, bytes: &[u8], like: Option<&InheritedMetadata>) -> Result<Self, Errno> {
+        remove_stale_temp_files(folder);
         // What it must not be read by before its owner and mode are set, nobody reads.
         let mut draft = Self::begin(folder, if like.is_some() { 0o600 } else { 0o666 })?;
-        fill(&draft.file, bytes)?;
+        write_all(&draft.file, bytes)?;
         if let Some(like) = like {
-            draft.lost = like.give(&draft.file)?;
+            draft.lost = like.apply(&draft.file)?;
         }
         rustix::fs::fsync(&draft.file)?;
         Ok(draft)
     }
 
     /// An empty file that is locked and has a name, with the bits of this mode that new files get.
-    fn begin(folder: &'a Folder, mode: u32) -> Result<Self, Errno> {
+    fn begin(folder: &'a DirHandle, mode: u32) -> Result<Self, Errno> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
-            let name = temporary()?;
+            let name = temp_name()?;
             let file = openat(&folder.fd, &name, flags, Mode::from_raw_mode(mode))?;
-            let draft = Self { folder, name, file, live: true, lost: Lost::default() };
+            let draft = Self { folder, name, file, exists: true, lost: Lost::default() };
             // A disk without locks goes by age instead.
             _ = flock(&draft.file, FlockOperation::LockExclusive);
             // Somebody who sweeps may have been faster than the lock; then there is another name.
@@ -153,7 +153,7 @@ impl<'a> Draft<'a> {
     /// Puts it in its place, over whatever is there.
     pub(super) fn replace(mut self, name: &OsStr) -> Result<(), Errno> {
         renameat(&self.folder.fd, &self.name, &self.folder.fd, name)?;
-        self.live = false;
+        self.exists = false;
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl<'a> Draft<'a> {
             Err(Errno::INVAL | Errno::NOSYS) => renameat(&self.folder.fd, &self.name, &self.folder.fd, name)?,
             result => result?,
         }
-        self.live = false;
+        self.exists = false;
         Ok(())
     }
 
@@ -174,25 +174,25 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for TempFile<'_> {
     fn drop(&mut self) {
-        if self.live {
+        if self.exists {
             _ = unlinkat(&self.folder.fd, &self.name, AtFlags::empty());
         }
     }
 }
 
 /// What a new file takes over from an old one.
-pub(super) struct Like {
+pub(super) struct InheritedMetadata {
     stat: Stat,
     attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Like {
+impl InheritedMetadata {
     /// Remembers a file in a folder. Refuses one that the user may not write, as writing into it would.
     pub(super) fn of(folder: impl AsFd, name: &OsStr, stat: &Stat) -> Result<Self, Errno> {
         accessat(&folder, name, Access::WRITE_OK, AtFlags::empty())?;
-        let attributes = openat(&folder, name, LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        let attributes = openat(&folder, name, READ_FLAGS | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
             .map(|fd| attributes(&fd))
             .unwrap_or_default();
         Ok(Self { stat: *stat, attributes })
@@ -204,7 +204,7 @@ impl Like {
     }
 
     /// Owner first, because a change of owner takes bits off the mode. The set-id bits go, as they do on any write.
-    fn give(&self, fd: &OwnedFd) -> Result<Lost, Errno> {
+    fn apply(&self, fd: &OwnedFd) -> Result<Lost, Errno> {
         use rustix::fs::{Gid, Uid};
         let (owner, group) = (Uid::from_raw(self.stat.st_uid), Gid::from_raw(self.stat.st_gid));
         if fchown(fd, Some(owner), Some(group)).is_err() {
@@ -285,7 +285,7 @@ fn set_mode(fd: &OwnedFd, mode: u32) -> Result<(), Errno> {
     }
 }
 
-fn fill(fd: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match write(fd, bytes) {
             Ok(0) => return Err(Errno::IO),
@@ -299,16 +299,16 @@ fn fill(fd: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
 
 /// Removes what a killed process of ours left in a folder, the first time this process writes there. What is in use is
 /// locked; old files that a change of several keeps are safe because their folder is.
-fn sweep(folder: &Folder) {
+fn remove_stale_temp_files(folder: &DirHandle) {
     /// Which folders, and when each was made: a new one may have the number of one that is gone.
-    static SWEPT: Mutex<Option<HashMap<(u64, u64), Born>>> = Mutex::new(None);
+    static SWEPT: Mutex<Option<HashMap<(u64, u64), BirthTime>>> = Mutex::new(None);
     {
         let mut swept = SWEPT.lock().unwrap_or_else(PoisonError::into_inner);
         let swept = swept.get_or_insert_default();
         if swept.len() > 10_000 {
             swept.clear();
         }
-        let born = born(&folder.fd);
+        let born = birth_time(&folder.fd);
         if swept.insert(folder.key, born) == Some(born) {
             return;
         }
@@ -321,24 +321,24 @@ fn sweep(folder: &Folder) {
     let held = folder.try_lock();
     for entry in left {
         let name = entry.file_name();
-        let open = openat(&folder.fd, name, LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let open = openat(&folder.fd, name, READ_FLAGS | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
         let Ok((file, stat)) = open.and_then(|file| fstat(&file).map(|stat| (file, stat))) else { continue };
         let unused = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => held.is_some(),
             Err(Errno::WOULDBLOCK) => false,
-            Err(_) => age(&stat).is_some_and(|age| age > STALE),
+            Err(_) => age(&stat).is_some_and(|age| age > STALE_AFTER),
         };
-        if unused && kind(&stat) == Kind::File {
+        if unused && kind(&stat) == FileKind::File {
             _ = unlinkat(&folder.fd, name, AtFlags::empty());
         }
     }
 }
 
 /// Seconds and nanoseconds.
-type Born = Option<(i64, u32)>;
+type BirthTime = Option<(i64, u32)>;
 
 /// When a folder was made, where the disk knows that.
-fn born(folder: &OwnedFd) -> Born {
+fn birth_time(folder: &OwnedFd) -> BirthTime {
     let about = statx(folder, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
     let known = StatxFlags::from_bits_retain(about.stx_mask).contains(StatxFlags::BTIME);
     known.then_some((about.stx_btime.tv_sec, about.stx_btime.tv_nsec))

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use helve_contract::{Error, FileFault, Result, SafePath, nearest};
+use helve_contract::{Error, FileErrorKind, Result, SafePath, closest_names};
 use rustix::{
     fd::{AsFd as _, BorrowedFd, OwnedFd},
     fs::{
@@ -21,56 +21,56 @@ use rustix::{
 };
 
 use super::{
-    fault::Trouble,
-    lock::Folder,
-    names::{is_temporary, visible},
+    fault::FsError,
+    lock::DirHandle,
+    names::{escape_invisible, is_temporary},
 };
 
 /// Links on the way to one file; the kernel's own number.
-const LINKS: usize = 40;
+const MAX_SYMLINKS: usize = 40;
 /// How often a path is tried again when somebody changes it meanwhile.
-const TRIES: usize = 64;
+const MAX_RETRIES: usize = 64;
 /// Roots whose handles are kept.
-const ROOTS: usize = 256;
+const MAX_CACHED_ROOTS: usize = 256;
 /// Names of a folder that are compared with one that is missing.
-const NEIGHBOURS: usize = 10_000;
+const MAX_SIMILAR_CANDIDATES: usize = 10_000;
 
 /// Opens what [`SafePath`]s name.
 pub(super) struct Beneath {
     /// A few; the last that was asked for comes first.
-    tops: Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>,
-    way: Way,
+    roots: Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>,
+    method: ResolveMethod,
 }
 
 /// How a path without links is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ResolveMethod {
     /// By one `openat2`.
-    Kernel,
+    Openat2,
     /// A part at a time.
-    ByHand,
+    ComponentWalk,
 }
 
 /// What to do with a link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Last {
+pub(super) enum FinalSymlink {
     /// Go where it points.
     Follow,
     /// It is what is meant.
-    Keep,
+    NoFollow,
 }
 
 /// What to do about folders that are not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parents {
+pub(super) enum MissingParents {
     /// Make them.
-    Make,
+    Create,
     /// The path is missing.
-    Need,
+    Fail,
 }
 
 /// Something open, and where it really is.
-pub(super) struct Opened {
+pub(super) struct OpenedPath {
     /// Its handle.
     pub(super) fd: OwnedFd,
     /// Its path beneath the root when links led elsewhere than asked.
@@ -78,29 +78,29 @@ pub(super) struct Opened {
 }
 
 /// A name in a folder that is held open: where something is, or will be.
-pub(super) struct Place {
+pub(super) struct EntryLocation {
     /// The folder.
-    pub(super) folder: Folder,
+    pub(super) folder: DirHandle,
     /// The name in it.
     pub(super) name: OsString,
     /// The path beneath the root.
     pub(super) real: PathBuf,
     /// The folders that were made on the way.
-    pub(super) made: Made,
+    pub(super) made: CreatedDirs,
 }
 
 /// Folders that were made; removed again when dropped, unless kept.
 #[derive(Default)]
-pub(super) struct Made(Vec<(OwnedFd, OsString)>);
+pub(super) struct CreatedDirs(Vec<(OwnedFd, OsString)>);
 
-impl Made {
+impl CreatedDirs {
     /// They stay: their names are put on disk.
-    pub(super) fn keep(mut self) -> Result<(), Errno> {
+    pub(super) fn commit(mut self) -> Result<(), Errno> {
         std::mem::take(&mut self.0).into_iter().try_for_each(|(parent, _)| sync_folder(parent.as_fd()))
     }
 }
 
-impl Drop for Made {
+impl Drop for CreatedDirs {
     fn drop(&mut self) {
         for (parent, name) in self.0.drain(..).rev() {
             // Somebody else may have put something in it by now; then it stays.
@@ -130,23 +130,23 @@ impl Beneath {
     /// Opens by whatever the kernel has.
     pub(super) fn new() -> Self {
         let probe = openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
-        Self::by(if probe.is_ok() { Way::Kernel } else { Way::ByHand })
+        Self::with_method(if probe.is_ok() { ResolveMethod::Openat2 } else { ResolveMethod::ComponentWalk })
     }
 
-    fn by(way: Way) -> Self {
-        Self { tops: Mutex::default(), way }
+    fn with_method(way: ResolveMethod) -> Self {
+        Self { roots: Mutex::default(), method: way }
     }
 
     /// The handle of a path's root, opened once.
-    pub(super) fn top(&self, path: &SafePath) -> Result<Arc<OwnedFd>> {
+    pub(super) fn root_handle(&self, path: &SafePath) -> Result<Arc<OwnedFd>> {
         let dir = &path.root().dir;
-        let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tops = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = tops.iter().position(|(it, _)| it.as_os_str() == dir.as_os_str()) {
             tops.swap(0, at);
             return Ok(tops[0].1.clone());
         }
-        let top = Arc::new(self.open_top(dir).map_err(|errno| Trouble::from(errno).about(path))?);
-        if tops.len() >= ROOTS {
+        let top = Arc::new(self.open_root(dir).map_err(|errno| FsError::from(errno).with_path(path))?);
+        if tops.len() >= MAX_CACHED_ROOTS {
             tops.clear();
         }
         tops.push((dir.clone(), top.clone()));
@@ -154,11 +154,11 @@ impl Beneath {
     }
 
     /// A root is given without links; one that has become a link since then is not followed.
-    fn open_top(&self, dir: &Path) -> Result<OwnedFd, Errno> {
+    fn open_root(&self, dir: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match self.way {
-            Way::Kernel => openat2(CWD, dir, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS),
-            Way::ByHand => openat(CWD, dir, flags | OFlags::NOFOLLOW, Mode::empty()),
+        match self.method {
+            ResolveMethod::Openat2 => openat2(CWD, dir, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS),
+            ResolveMethod::ComponentWalk => openat(CWD, dir, flags | OFlags::NOFOLLOW, Mode::empty()),
         }
     }
 
@@ -166,24 +166,24 @@ impl Beneath {
     fn forget_deleted(&self, path: &SafePath, top: &OwnedFd) -> bool {
         let deleted = fstat(top).is_ok_and(|stat| stat.st_nlink == 0);
         if deleted {
-            let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tops = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
             tops.retain(|(dir, _)| *dir != path.root().dir);
         }
         deleted
     }
 
     /// Opens a path, following links beneath the root. Where a link led is judged like the path itself.
-    pub(super) fn open(&self, path: &SafePath, flags: OFlags) -> Result<Opened> {
-        let top = self.top(path)?;
-        let result = match self.straight(&top, path.relative(), flags) {
-            Err(Errno::LOOP) => return self.open_around(path, &top, flags),
+    pub(super) fn open(&self, path: &SafePath, flags: OFlags) -> Result<OpenedPath> {
+        let top = self.root_handle(path)?;
+        let result = match self.open_no_links(&top, path.relative(), flags) {
+            Err(Errno::LOOP) => return self.open_through_links(path, &top, flags),
             result => result,
         };
         match result {
-            Ok(fd) => Ok(Opened { fd, real: None }),
+            Ok(fd) => Ok(OpenedPath { fd, real: None }),
             Err(Errno::NOENT) if self.forget_deleted(path, &top) => {
-                let fd = self.straight(&*self.top(path)?, path.relative(), flags);
-                Ok(Opened { fd: fd.map_err(|errno| self.explain(path, errno.into()))?, real: None })
+                let fd = self.open_no_links(&*self.root_handle(path)?, path.relative(), flags);
+                Ok(OpenedPath { fd: fd.map_err(|errno| self.explain(path, errno.into()))?, real: None })
             }
             Err(errno) => Err(self.explain(path, errno.into())),
         }
@@ -191,82 +191,90 @@ impl Beneath {
 
     /// Opens a path that has no links in it; answers `LOOP` where there is one. `PATH` with `NOFOLLOW` opens a link at
     /// the end itself.
-    pub(super) fn straight(&self, top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        if self.way == Way::ByHand {
-            return by_hand(top, relative, flags);
+    pub(super) fn open_no_links(&self, top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        if self.method == ResolveMethod::ComponentWalk {
+            return open_by_components(top, relative, flags);
         }
         let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        patiently(|| openat2(top, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve))
+        retry_on_eintr(|| openat2(top, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve))
     }
 
     /// Where a path is beneath its root once its links are resolved. Parts that do not exist stay as they are.
     pub(super) fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
-        let top = self.top(path)?;
-        let walk = Walk::along(path, &top, Last::Follow).map_err(|trouble| self.explain(path, trouble))?;
+        let top = self.root_handle(path)?;
+        let walk =
+            ComponentWalk::resolve(path, &top, FinalSymlink::Follow).map_err(|trouble| self.explain(path, trouble))?;
         Ok(walk.real())
     }
 
-    fn open_around(&self, path: &SafePath, top: &OwnedFd, flags: OFlags) -> Result<Opened> {
-        for _ in 0..TRIES {
-            let walk = Walk::along(path, top, Last::Follow).map_err(|trouble| self.explain(path, trouble))?;
+    fn open_through_links(&self, path: &SafePath, top: &OwnedFd, flags: OFlags) -> Result<OpenedPath> {
+        for _ in 0..MAX_RETRIES {
+            let walk = ComponentWalk::resolve(path, top, FinalSymlink::Follow)
+                .map_err(|trouble| self.explain(path, trouble))?;
             let real = walk.real();
-            path.judge(&real)?;
+            path.check_rules(&real)?;
             if !walk.missing.is_empty() {
                 return Err(self.explain(path, Errno::NOENT.into()));
             }
             let (folder, name) = walk.end(top);
             match openat(folder, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()) {
                 Ok(fd) if is_link(&fd) => {}
-                Ok(fd) => return Ok(Opened { fd, real: Some(real) }),
+                Ok(fd) => return Ok(OpenedPath { fd, real: Some(real) }),
                 // It was exchanged for a link after the walk had looked at it.
                 Err(Errno::LOOP | Errno::NOENT) => {}
                 Err(errno) => return Err(self.explain(path, errno.into())),
             }
         }
-        Err(restless(path))
+        Err(path_keeps_changing(path))
     }
 
     /// The folder and the name of a path that is to be created, replaced or removed.
-    pub(super) fn place(&self, path: &SafePath, last: Last, parents: Parents) -> Result<Place> {
+    pub(super) fn locate(&self, path: &SafePath, last: FinalSymlink, parents: MissingParents) -> Result<EntryLocation> {
         let Some(name) = path.relative().file_name() else {
-            return Err(Error::file(path, FileFault::IsFolder));
+            return Err(Error::file(path, FileErrorKind::IsFolder));
         };
-        let top = self.top(path)?;
+        let top = self.root_handle(path)?;
         let parent = path.relative().parent().unwrap_or(Path::new(""));
-        match self.straight(&top, parent, OFlags::RDONLY | OFlags::DIRECTORY) {
-            Ok(fd) if last == Last::Keep || !names_link(&fd, name) => {
-                return Ok(Place {
-                    folder: Folder::new(fd).map_err(|errno| self.explain(path, errno.into()))?,
+        match self.open_no_links(&top, parent, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(fd) if last == FinalSymlink::NoFollow || !names_link(&fd, name) => {
+                return Ok(EntryLocation {
+                    folder: DirHandle::new(fd).map_err(|errno| self.explain(path, errno.into()))?,
                     name: name.to_owned(),
                     real: path.relative().to_owned(),
-                    made: Made::default(),
+                    made: CreatedDirs::default(),
                 });
             }
             Ok(_) | Err(Errno::LOOP | Errno::NOENT) => {}
             Err(errno) => return Err(self.explain(path, errno.into())),
         }
         self.forget_deleted(path, &top);
-        let top = self.top(path)?;
-        for _ in 0..TRIES {
-            if let Some(place) = self.place_around(path, &top, last, parents)? {
+        let top = self.root_handle(path)?;
+        for _ in 0..MAX_RETRIES {
+            if let Some(place) = self.locate_through_links(path, &top, last, parents)? {
                 return Ok(place);
             }
         }
-        Err(restless(path))
+        Err(path_keeps_changing(path))
     }
 
     /// `None` when somebody changed the way meanwhile.
-    fn place_around(&self, path: &SafePath, top: &OwnedFd, last: Last, parents: Parents) -> Result<Option<Place>> {
+    fn locate_through_links(
+        &self,
+        path: &SafePath,
+        top: &OwnedFd,
+        last: FinalSymlink,
+        parents: MissingParents,
+    ) -> Result<Option<EntryLocation>> {
         let explain = |errno: Errno| self.explain(path, errno.into());
-        let mut walk = Walk::along(path, top, last).map_err(|trouble| self.explain(path, trouble))?;
+        let mut walk = ComponentWalk::resolve(path, top, last).map_err(|trouble| self.explain(path, trouble))?;
         let real = walk.real();
-        path.judge(&real)?;
+        path.check_rules(&real)?;
 
-        let mut made = Made::default();
+        let mut made = CreatedDirs::default();
         let name = match walk.missing.pop() {
             Some(name) => {
-                if parents == Parents::Need && !walk.missing.is_empty() {
+                if parents == MissingParents::Fail && !walk.missing.is_empty() {
                     return Err(explain(Errno::NOENT));
                 }
                 name
@@ -277,13 +285,13 @@ impl Beneath {
                     walk.folders.pop();
                     match walk.names.pop() {
                         Some(name) => name,
-                        None => return Err(Error::file(path, FileFault::IsFolder)),
+                        None => return Err(Error::file(path, FileErrorKind::IsFolder)),
                     }
                 }
             },
         };
         for part in std::mem::take(&mut walk.missing) {
-            let here = walk.here(top);
+            let here = walk.current_dir(top);
             match mkdirat(here, &part, Mode::from_raw_mode(0o777)) {
                 Ok(()) => {
                     let parent = here.try_clone_to_owned().map_err(|_| explain(Errno::MFILE))?;
@@ -300,41 +308,41 @@ impl Beneath {
             }
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(walk.here(top), ".", flags, Mode::empty()).map_err(explain)?;
-        Ok(Some(Place { folder: Folder::new(fd).map_err(explain)?, name, real, made }))
+        let fd = openat(walk.current_dir(top), ".", flags, Mode::empty()).map_err(explain)?;
+        Ok(Some(EntryLocation { folder: DirHandle::new(fd).map_err(explain)?, name, real, made }))
     }
 
     /// The error for the model; a missing file comes with the names that look like it.
-    pub(super) fn explain(&self, path: &SafePath, trouble: Trouble) -> Error {
-        if trouble == Trouble::Errno(Errno::NOENT) {
-            let near = self.near(path).unwrap_or_default();
-            return Error::file(path, FileFault::Missing { near });
+    pub(super) fn explain(&self, path: &SafePath, trouble: FsError) -> Error {
+        if trouble == FsError::Errno(Errno::NOENT) {
+            let near = self.similar_paths(path).unwrap_or_default();
+            return Error::file(path, FileErrorKind::Missing { near });
         }
-        trouble.about(path)
+        trouble.with_path(path)
     }
 
     /// Paths that look like one that is missing: neighbours of its first part that is not there.
-    fn near(&self, path: &SafePath) -> Option<Vec<String>> {
-        let top = self.top(path).ok()?;
-        let walk = Walk::along(path, &top, Last::Follow).ok()?;
-        let wanted = visible(walk.missing.first()?.as_bytes());
+    fn similar_paths(&self, path: &SafePath) -> Option<Vec<String>> {
+        let top = self.root_handle(path).ok()?;
+        let walk = ComponentWalk::resolve(path, &top, FinalSymlink::Follow).ok()?;
+        let wanted = escape_invisible(walk.missing.first()?.as_bytes());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(walk.here(&top), ".", flags, Mode::empty()).ok()?;
+        let folder = openat(walk.current_dir(&top), ".", flags, Mode::empty()).ok()?;
         let names: Vec<String> = Dir::new(folder)
             .ok()?
             .filter_map(Result::ok)
-            .map(|entry| visible(entry.file_name().to_bytes()))
+            .map(|entry| escape_invisible(entry.file_name().to_bytes()))
             .filter(|name| !matches!(name.as_str(), "." | "..") && !is_temporary(name.as_bytes()))
-            .take(NEIGHBOURS)
+            .take(MAX_SIMILAR_CANDIDATES)
             .collect();
         let here: PathBuf = walk.names.iter().collect();
-        let near = nearest(&wanted, names.iter().map(String::as_str));
-        Some(near.into_iter().map(|name| path.shown(&here.join(name))).collect())
+        let near = closest_names(&wanted, names.iter().map(String::as_str));
+        Some(near.into_iter().map(|name| path.display_relative(&here.join(name))).collect())
     }
 }
 
 /// A path without links, opened a part at a time.
-fn by_hand(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn open_by_components(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut here = openat(top, ".", step, Mode::empty())?;
     let Some(last) = relative.file_name() else {
@@ -355,8 +363,8 @@ fn by_hand(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Err
 }
 
 /// Tries again while the kernel asks for it.
-fn patiently<T>(mut work: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    for _ in 0..TRIES {
+fn retry_on_eintr<T>(mut work: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 0..MAX_RETRIES {
         match work() {
             Err(Errno::AGAIN | Errno::INTR) => {}
             result => return result,
@@ -365,9 +373,9 @@ fn patiently<T>(mut work: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> 
     work()
 }
 
-fn restless(path: &SafePath) -> Error {
+fn path_keeps_changing(path: &SafePath) -> Error {
     let text = "somebody keeps changing the folders on the way to it; nothing was done, try again later";
-    Error::file(path, FileFault::Other(text.into()))
+    Error::file(path, FileErrorKind::Other(text.into()))
 }
 
 fn is_link(fd: &OwnedFd) -> bool {
@@ -380,7 +388,7 @@ fn names_link(folder: &OwnedFd, name: &OsStr) -> bool {
 }
 
 /// A walk along a path, a part at a time. It ends at a folder, at a leaf in one, or where parts are missing.
-struct Walk {
+struct ComponentWalk {
     /// The folders beneath the root that it is in, outermost first.
     folders: Vec<OwnedFd>,
     /// Their names.
@@ -391,8 +399,8 @@ struct Walk {
     missing: Vec<OsString>,
 }
 
-impl Walk {
-    fn along(path: &SafePath, top: &OwnedFd, last: Last) -> Result<Self, Trouble> {
+impl ComponentWalk {
+    fn resolve(path: &SafePath, top: &OwnedFd, last: FinalSymlink) -> Result<Self, FsError> {
         let mut walk = Self { folders: Vec::new(), names: Vec::new(), leaf: None, missing: Vec::new() };
         let mut ahead = Vec::new();
         push(&mut ahead, path.relative());
@@ -400,13 +408,13 @@ impl Walk {
         while let Some(part) = ahead.pop() {
             if part == ".." {
                 if walk.folders.pop().is_none() {
-                    return Err(FileFault::Outside.into());
+                    return Err(FileErrorKind::Outside.into());
                 }
                 walk.names.pop();
                 continue;
             }
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = match patiently(|| openat(walk.here(top), &part, flags, Mode::empty())) {
+            let fd = match retry_on_eintr(|| openat(walk.current_dir(top), &part, flags, Mode::empty())) {
                 Err(Errno::NOENT) => {
                     walk.missing.push(part);
                     walk.missing.extend(ahead.drain(..).rev());
@@ -415,9 +423,9 @@ impl Walk {
                 fd => fd?,
             };
             match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
-                FileType::Symlink if !ahead.is_empty() || last == Last::Follow => {
+                FileType::Symlink if !ahead.is_empty() || last == FinalSymlink::Follow => {
                     links += 1;
-                    if links > LINKS {
+                    if links > MAX_SYMLINKS {
                         return Err(Errno::LOOP.into());
                     }
                     walk.splice(path, &fd, &mut ahead)?;
@@ -438,7 +446,7 @@ impl Walk {
     }
 
     /// Puts where a link points before what is still to go. An absolute one counts from the root it leads into.
-    fn splice(&mut self, path: &SafePath, link: &OwnedFd, ahead: &mut Vec<OsString>) -> Result<(), Trouble> {
+    fn splice(&mut self, path: &SafePath, link: &OwnedFd, ahead: &mut Vec<OsString>) -> Result<(), FsError> {
         let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
         if !target.is_absolute() {
             push(ahead, &target);
@@ -446,20 +454,20 @@ impl Walk {
         }
         let root = path.root();
         let inside = std::iter::once(&root.dir).chain(&root.also).find_map(|dir| target.strip_prefix(dir).ok());
-        push(ahead, inside.ok_or(FileFault::Outside)?);
+        push(ahead, inside.ok_or(FileErrorKind::Outside)?);
         self.folders.clear();
         self.names.clear();
         Ok(())
     }
 
     /// The innermost folder.
-    fn here<'a>(&'a self, top: &'a OwnedFd) -> BorrowedFd<'a> {
+    fn current_dir<'a>(&'a self, top: &'a OwnedFd) -> BorrowedFd<'a> {
         self.folders.last().unwrap_or(top).as_fd()
     }
 
     /// Where it ended: a folder and a name in it, or the folder itself.
     fn end<'a>(&'a self, top: &'a OwnedFd) -> (BorrowedFd<'a>, &'a OsStr) {
-        (self.here(top), self.leaf.as_deref().unwrap_or(OsStr::new(".")))
+        (self.current_dir(top), self.leaf.as_deref().unwrap_or(OsStr::new(".")))
     }
 
     /// The path beneath the root, missing parts and all.
@@ -481,7 +489,7 @@ fn push(ahead: &mut Vec<OsString>, path: &Path) {
 mod tests {
     use std::fs;
 
-    use helve_contract::{Access, PathRules, Reading, Root, Workspace};
+    use helve_contract::{Access, PathRules, PathStyle, Root, Workspace};
 
     use super::*;
 
@@ -513,7 +521,7 @@ mod tests {
 
         fn path(&self, path: &str) -> SafePath {
             let roots = [Root::writable(self.0.join("root"))];
-            let workspace = Workspace::new(roots, PathRules::default(), Reading::Relative);
+            let workspace = Workspace::new(roots, PathRules::default(), PathStyle::Relative);
             workspace.check(Path::new(path), Access::Write, None).unwrap()
         }
 
@@ -540,7 +548,7 @@ mod tests {
     #[test]
     fn both_ways_lead_to_the_same_places() {
         let ground = Ground::new("both");
-        for beneath in [Beneath::new(), Beneath::by(Way::ByHand)] {
+        for beneath in [Beneath::new(), Beneath::with_method(ResolveMethod::ComponentWalk)] {
             for (path, wanted) in [
                 ("real/deep/file", "inside real/deep/file"),
                 ("relative", "inside real/deep/file"),
@@ -556,7 +564,7 @@ mod tests {
                 ("real/deep/fil", "Missing { near: [\"real/deep/file\"] }"),
                 ("real/deep/file/x", "NotFolder"),
             ] {
-                assert_eq!(ground.read(&beneath, path), wanted, "{path} by {:?}", beneath.way);
+                assert_eq!(ground.read(&beneath, path), wanted, "{path} by {:?}", beneath.method);
             }
         }
     }
@@ -564,19 +572,19 @@ mod tests {
     #[test]
     fn both_ways_find_the_same_place_to_write() {
         let ground = Ground::new("place");
-        for beneath in [Beneath::new(), Beneath::by(Way::ByHand)] {
+        for beneath in [Beneath::new(), Beneath::with_method(ResolveMethod::ComponentWalk)] {
             for (path, wanted) in [
                 ("new", "new"),
                 ("relative", "real/deep/file"),
                 ("folder/new/er", "real/new/er"),
                 ("real/up/new", "real/deep/new"),
             ] {
-                let place = beneath.place(&ground.path(path), Last::Follow, Parents::Make).unwrap();
+                let place = beneath.locate(&ground.path(path), FinalSymlink::Follow, MissingParents::Create).unwrap();
                 assert_eq!((place.real.as_path(), place.folder.key.1 > 0), (Path::new(wanted), true), "{path}");
             }
             // What was made for a write that did not happen is gone.
             assert!(!ground.0.join("root/real/new").exists());
-            let kept = beneath.place(&ground.path("relative"), Last::Keep, Parents::Need).unwrap();
+            let kept = beneath.locate(&ground.path("relative"), FinalSymlink::NoFollow, MissingParents::Fail).unwrap();
             assert_eq!((kept.real.as_path(), kept.name.as_os_str()), (Path::new("relative"), OsStr::new("relative")));
         }
     }

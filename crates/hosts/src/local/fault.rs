@@ -1,51 +1,51 @@
 //! What the operating system says, in the words of the contract.
 
-use helve_contract::{Error, FileFault, SafePath};
+use helve_contract::{Error, FileErrorKind, SafePath};
 use rustix::io::Errno;
 
 /// Why an operation on a path failed, before it is known how the model knows the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum FsError {
     /// The system's own number.
     Errno(Errno),
     /// A fault that the system has no number for.
-    Fault(FileFault),
+    Fault(FileErrorKind),
 }
 
-impl From<Errno> for Trouble {
+impl From<Errno> for FsError {
     fn from(errno: Errno) -> Self {
         Self::Errno(errno)
     }
 }
 
-impl From<FileFault> for Trouble {
-    fn from(fault: FileFault) -> Self {
+impl From<FileErrorKind> for FsError {
+    fn from(fault: FileErrorKind) -> Self {
         Self::Fault(fault)
     }
 }
 
-impl Trouble {
+impl FsError {
     /// The error for the model, about this path.
-    pub(super) fn about(self, path: &SafePath) -> Error {
+    pub(super) fn with_path(self, path: &SafePath) -> Error {
         match self {
-            Self::Errno(errno) => Error::file(path, fault(errno)),
+            Self::Errno(errno) => Error::file(path, from_errno(errno)),
             Self::Fault(fault) => Error::file(path, fault),
         }
     }
 }
 
 /// The contract's word for a number of the system.
-pub(super) fn fault(errno: Errno) -> FileFault {
+pub(super) fn from_errno(errno: Errno) -> FileErrorKind {
     match errno {
-        Errno::NOENT => FileFault::Missing { near: Vec::new() },
-        Errno::NOTDIR => FileFault::NotFolder,
-        Errno::ISDIR => FileFault::IsFolder,
-        Errno::ACCESS | Errno::PERM => FileFault::NoPermission,
-        Errno::NOSPC | Errno::DQUOT => FileFault::DiskFull,
-        Errno::EXIST => FileFault::Exists,
-        Errno::LOOP => FileFault::LinkLoop,
-        Errno::XDEV => FileFault::Outside,
-        Errno::NXIO | Errno::NODEV | Errno::OPNOTSUPP => FileFault::NotRegular,
+        Errno::NOENT => FileErrorKind::Missing { near: Vec::new() },
+        Errno::NOTDIR => FileErrorKind::NotFolder,
+        Errno::ISDIR => FileErrorKind::IsFolder,
+        Errno::ACCESS | Errno::PERM => FileErrorKind::NoPermission,
+        Errno::NOSPC | Errno::DQUOT => FileErrorKind::DiskFull,
+        Errno::EXIST => FileErrorKind::Exists,
+        Errno::LOOP => FileErrorKind::LinkLoop,
+        Errno::XDEV => FileErrorKind::Outside,
+        Errno::NXIO | Errno::NODEV | Errno::OPNOTSUPP => FileErrorKind::NotRegular,
         Errno::ROFS => other("the disk is read-only; write elsewhere"),
         Errno::NAMETOOLONG => other("the name is too long for this disk (most take 255 bytes); use a shorter one"),
         Errno::FBIG => other("the file would be larger than this disk or this user's limit allows"),
@@ -57,6 +57,6 @@ pub(super) fn fault(errno: Errno) -> FileFault {
     }
 }
 
-fn other(text: impl Into<String>) -> FileFault {
-    FileFault::Other(text.into())
+fn other(text: impl Into<String>) -> FileErrorKind {
+    FileErrorKind::Other(text.into())
 }

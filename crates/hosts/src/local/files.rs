@@ -7,8 +7,8 @@ use std::{
 };
 
 use helve_contract::{
-    Error, FileFault, Result, SafePath,
-    ports::{Chunk, Glance, Glimpse, Item, Kind, Span, Stamp, Stat},
+    Error, FileErrorKind, Result, SafePath,
+    ports::{DirEntry, DirListing, FileChunk, FileKind, FileStamp, ListOptions, Span, Stat},
 };
 use rustix::{
     buffer::spare_capacity,
@@ -19,51 +19,51 @@ use rustix::{
 
 use super::{
     beneath::Beneath,
-    fault::Trouble,
-    names::{is_temporary, visible},
+    fault::FsError,
+    names::{escape_invisible, is_temporary},
 };
 
 /// The most bytes of one chunk.
-pub(super) const CHUNK: u64 = 64 << 20;
+pub(super) const MAX_CHUNK_BYTES: u64 = 64 << 20;
 
 /// How a file is opened for reading: a FIFO without a writer does not block, a terminal does not become ours.
-pub(super) const LOOK: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+pub(super) const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// What a path is, following links.
 pub(super) fn stat(beneath: &Beneath, path: &SafePath) -> Result<Stat> {
     let opened = beneath.open(path, OFlags::PATH)?;
-    let stat = fstat(&opened.fd).map_err(|errno| Trouble::from(errno).about(path))?;
+    let stat = fstat(&opened.fd).map_err(|errno| FsError::from(errno).with_path(path))?;
     Ok(Stat { kind: kind(&stat), size: stat.st_size as u64, modified: modified(&stat) })
 }
 
 /// A regular file that is open, and how it was when it was opened.
-pub(super) struct Reader {
+pub(super) struct OpenFile {
     fd: OwnedFd,
     size: u64,
-    stamp: Stamp,
+    stamp: FileStamp,
 }
 
-impl Reader {
+impl OpenFile {
     pub(super) fn open(beneath: &Beneath, path: &SafePath) -> Result<Self> {
-        let opened = beneath.open(path, LOOK)?;
-        let stat = fstat(&opened.fd).map_err(|errno| Trouble::from(errno).about(path))?;
+        let opened = beneath.open(path, READ_FLAGS)?;
+        let stat = fstat(&opened.fd).map_err(|errno| FsError::from(errno).with_path(path))?;
         match kind(&stat) {
-            Kind::File => {}
-            Kind::Folder => return Err(Error::file(path, FileFault::IsFolder)),
-            Kind::Link | Kind::Other => return Err(Error::file(path, FileFault::NotRegular)),
+            FileKind::File => {}
+            FileKind::Folder => return Err(Error::file(path, FileErrorKind::IsFolder)),
+            FileKind::Link | FileKind::Other => return Err(Error::file(path, FileErrorKind::NotRegular)),
         }
         Ok(Self { fd: opened.fd, size: stat.st_size as u64, stamp: stamp(&stat) })
     }
 
     /// How many bytes a span will give, as far as the size tells.
-    pub(super) fn expects(&self, span: Span) -> u64 {
-        span.len.min(CHUNK).min(self.size.saturating_sub(span.start))
+    pub(super) fn expected_len(&self, span: Span) -> u64 {
+        span.len.min(MAX_CHUNK_BYTES).min(self.size.saturating_sub(span.start))
     }
 
-    pub(super) fn read(self, path: &SafePath, span: Span) -> Result<Chunk> {
-        let most = span.len.min(CHUNK) as usize;
+    pub(super) fn read(self, path: &SafePath, span: Span) -> Result<FileChunk> {
+        let most = span.len.min(MAX_CHUNK_BYTES) as usize;
         // One byte more than is expected, so that the first read also sees the end. Files of `/proc` say 0.
-        let mut bytes = Vec::with_capacity(most.min(self.expects(span) as usize + 1));
+        let mut bytes = Vec::with_capacity(most.min(self.expected_len(span) as usize + 1));
         while bytes.len() < most {
             if bytes.len() == bytes.capacity() {
                 bytes.reserve((most - bytes.len()).min(bytes.len().max(64 << 10)));
@@ -72,49 +72,53 @@ impl Reader {
             match pread(&self.fd, spare_capacity(&mut bytes), at) {
                 Ok(read) if read < before => break,
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(Trouble::from(errno).about(path)),
+                Err(errno) => return Err(FsError::from(errno).with_path(path)),
             }
         }
         bytes.truncate(most);
-        Ok(Chunk { bytes, size: self.size, stamp: self.stamp })
+        Ok(FileChunk { bytes, size: self.size, stamp: self.stamp })
     }
 }
 
 /// The entries of a folder, sorted by name.
-pub(super) fn list(beneath: &Beneath, path: &SafePath) -> Result<Vec<Item>> {
-    glance(beneath, path, Glance { hidden: true, most: usize::MAX, closely: true }).map(|it| it.items)
+pub(super) fn list(beneath: &Beneath, path: &SafePath) -> Result<Vec<DirEntry>> {
+    list_some(beneath, path, ListOptions { include_hidden: true, limit: usize::MAX, with_metadata: true })
+        .map(|it| it.entries)
 }
 
 /// The first entries of a folder. What is not shown costs its name; names and kinds the folder itself tells, so that an
 /// entry is looked at only for more.
-pub(super) fn glance(beneath: &Beneath, path: &SafePath, glance: Glance) -> Result<Glimpse> {
-    let failed = |errno: Errno| Trouble::from(errno).about(path);
+pub(super) fn list_some(beneath: &Beneath, path: &SafePath, glance: ListOptions) -> Result<DirListing> {
+    let failed = |errno: Errno| FsError::from(errno).with_path(path);
     let folder = beneath.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?.fd;
-    let (mut names, hidden) = names(&folder, glance.hidden).map_err(failed)?;
-    let rest = names.first(glance.most);
-    let look = |part: &[Place]| -> Result<Vec<Item>, Errno> {
+    let (mut names, hidden) = read_names(&folder, glance.include_hidden).map_err(failed)?;
+    let rest = names.first(glance.limit);
+    let look = |part: &[NameSpan]| -> Result<Vec<DirEntry>, Errno> {
         let mut items = Vec::with_capacity(part.len());
-        for (name, file_type) in names.named(part) {
+        for (name, file_type) in names.iter(part) {
             // Some disks do not tell the kind.
-            if glance.closely || file_type == FileType::Unknown {
-                items.extend(item(&folder, name)?);
+            if glance.with_metadata || file_type == FileType::Unknown {
+                items.extend(stat_entry(&folder, name)?);
             } else {
-                let (name, kind) = (visible(name.to_bytes()), kind_of(file_type));
-                items.push(Item { name, kind, size: 0, modified: None, target: None });
+                let (name, kind) = (escape_invisible(name.to_bytes()), kind_of(file_type));
+                items.push(DirEntry { name, kind, size: 0, modified: None, target: None });
             }
         }
         Ok(items)
     };
-    let many = glance.closely && names.entries.len() >= MANY;
-    let items = if many { by_two(&names.entries, look) } else { look(&names.entries) }.map_err(failed)?;
-    Ok(Glimpse { items, rest, hidden })
+    let many = glance.with_metadata && names.entries.len() >= PARALLEL_THRESHOLD;
+    let items = if many { map_in_two_threads(&names.entries, look) } else { look(&names.entries) }.map_err(failed)?;
+    Ok(DirListing { entries: items, omitted: rest, hidden })
 }
 
 /// From how many entries on a second thread looks at one half of them.
-const MANY: usize = 512;
+const PARALLEL_THRESHOLD: usize = 512;
 
 /// Does the same with both halves at once, where there can be another thread.
-fn by_two<T: Sync, R: Send, E: Send>(all: &[T], work: impl Fn(&[T]) -> Result<Vec<R>, E> + Sync) -> Result<Vec<R>, E> {
+fn map_in_two_threads<T: Sync, R: Send, E: Send>(
+    all: &[T],
+    work: impl Fn(&[T]) -> Result<Vec<R>, E> + Sync,
+) -> Result<Vec<R>, E> {
     let (first, second) = all.split_at(all.len() / 2);
     thread::scope(|scope| {
         let other = thread::Builder::new().spawn_scoped(scope, || work(second)).ok();
@@ -125,21 +129,21 @@ fn by_two<T: Sync, R: Send, E: Send>(all: &[T], work: impl Fn(&[T]) -> Result<Ve
 }
 
 /// Where a name begins and where its nul is, and what is behind it.
-type Place = (usize, usize, FileType);
+type NameSpan = (usize, usize, FileType);
 
 /// Names of a folder in one piece of memory: there may be a hundred thousand of them.
 #[derive(Default)]
-struct Names {
+struct NameArena {
     /// One after another, each with a nul behind it.
     text: Vec<u8>,
-    entries: Vec<Place>,
+    entries: Vec<NameSpan>,
 }
 
-impl Names {
+impl NameArena {
     /// Keeps the first so many, sorted; says how many are left out.
     fn first(&mut self, most: usize) -> usize {
         let text = &self.text;
-        let order = |a: &Place, b: &Place| text[a.0..a.1].cmp(&text[b.0..b.1]);
+        let order = |a: &NameSpan, b: &NameSpan| text[a.0..a.1].cmp(&text[b.0..b.1]);
         let rest = self.entries.len().saturating_sub(most);
         if rest > 0 {
             self.entries.select_nth_unstable_by(most, order);
@@ -149,19 +153,19 @@ impl Names {
         rest
     }
 
-    fn named(&self, places: &[Place]) -> impl Iterator<Item = (&CStr, FileType)> {
+    fn iter(&self, places: &[NameSpan]) -> impl Iterator<Item = (&CStr, FileType)> {
         let name = |start: usize, end: usize| CStr::from_bytes_with_nul(&self.text[start..=end]).ok();
         places.iter().filter_map(move |(start, end, kind)| Some((name(*start, *end)?, *kind)))
     }
 }
 
 /// How much of a folder is read at once.
-const ROOM: usize = 64 << 10;
+const DIR_BUFFER_BYTES: usize = 64 << 10;
 
 /// What a folder that was just opened tells of its entries, and how many of them were passed over because they are hidden.
-fn names(folder: &OwnedFd, with_hidden: bool) -> Result<(Names, usize), Errno> {
-    let (mut names, mut hidden) = (Names::default(), 0);
-    let mut room = Vec::with_capacity(ROOM);
+fn read_names(folder: &OwnedFd, with_hidden: bool) -> Result<(NameArena, usize), Errno> {
+    let (mut names, mut hidden) = (NameArena::default(), 0);
+    let mut room = Vec::with_capacity(DIR_BUFFER_BYTES);
     let mut entries = RawDir::new(folder, room.spare_capacity_mut());
     while let Some(entry) = entries.next() {
         let entry = entry?;
@@ -181,7 +185,7 @@ fn names(folder: &OwnedFd, with_hidden: bool) -> Result<(Names, usize), Errno> {
 }
 
 /// An entry as it is now; nothing, if it is gone since the folder was read.
-fn item(folder: &OwnedFd, name: &CStr) -> Result<Option<Item>, Errno> {
+fn stat_entry(folder: &OwnedFd, name: &CStr) -> Result<Option<DirEntry>, Errno> {
     let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
@@ -189,23 +193,25 @@ fn item(folder: &OwnedFd, name: &CStr) -> Result<Option<Item>, Errno> {
     };
     let kind = kind(&stat);
     let target = match kind {
-        Kind::Link => readlinkat(folder.as_fd(), name, Vec::new()).ok().map(|target| visible(target.to_bytes())),
+        FileKind::Link => {
+            readlinkat(folder.as_fd(), name, Vec::new()).ok().map(|target| escape_invisible(target.to_bytes()))
+        }
         _ => None,
     };
     let (size, modified) = (stat.st_size as u64, modified(&stat));
-    Ok(Some(Item { name: visible(name.to_bytes()), kind, size, modified, target }))
+    Ok(Some(DirEntry { name: escape_invisible(name.to_bytes()), kind, size, modified, target }))
 }
 
-pub(super) fn kind(stat: &rustix::fs::Stat) -> Kind {
+pub(super) fn kind(stat: &rustix::fs::Stat) -> FileKind {
     kind_of(FileType::from_raw_mode(stat.st_mode))
 }
 
-fn kind_of(file_type: FileType) -> Kind {
+fn kind_of(file_type: FileType) -> FileKind {
     match file_type {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Folder,
-        FileType::Symlink => Kind::Link,
-        _ => Kind::Other,
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Folder,
+        FileType::Symlink => FileKind::Link,
+        _ => FileKind::Other,
     }
 }
 
@@ -220,9 +226,9 @@ pub(super) fn modified(stat: &rustix::fs::Stat) -> Option<SystemTime> {
 
 /// Device and inode, size, and the times of the last change of content and of anything.
 #[allow(clippy::unnecessary_cast, reason = "the types of these fields differ between architectures")]
-pub(super) fn stamp(stat: &rustix::fs::Stat) -> Stamp {
+pub(super) fn stamp(stat: &rustix::fs::Stat) -> FileStamp {
     let nanos = |seconds: i64, nanos: u64| (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanos);
-    Stamp([
+    FileStamp([
         (stat.st_dev as u64).rotate_left(48) ^ stat.st_ino as u64,
         stat.st_size as u64,
         nanos(stat.st_mtime as i64, stat.st_mtime_nsec as u64),

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use helve_contract::ports::Kind;
+use helve_contract::ports::FileKind;
 use rustix::{
     fd::{AsFd as _, AsRawFd as _},
     fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat},
@@ -18,7 +18,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{beneath::sync_folder, files::kind, lock::Folder, names::temporary};
+use super::{beneath::sync_folder, files::kind, lock::DirHandle, names::temp_name};
 
 /// The version of the notes.
 const VERSION: u32 = 1;
@@ -31,14 +31,14 @@ pub(super) struct Journal {
 
 /// A change to several files.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     version: u32,
-    pub(super) steps: Vec<Planned>,
+    pub(super) steps: Vec<PlannedStep>,
 }
 
 /// One step of it, in order. The last one decides: once it is done, all is.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Planned {
+pub(super) struct PlannedStep {
     /// The folder, by its path and by device and inode: the path alone is not believed.
     folder: PathBuf,
     key: (u64, u64),
@@ -51,9 +51,15 @@ pub(super) struct Planned {
     new: Option<u64>,
 }
 
-impl Planned {
+impl PlannedStep {
     /// Writes a step down. `None` where a name cannot be written down.
-    pub(super) fn new(folder: &Folder, name: &OsStr, aside: &str, old: Option<u64>, new: Option<u64>) -> Option<Self> {
+    pub(super) fn new(
+        folder: &DirHandle,
+        name: &OsStr,
+        aside: &str,
+        old: Option<u64>,
+        new: Option<u64>,
+    ) -> Option<Self> {
         let path = fs::read_link(format!("/proc/self/fd/{}", folder.fd.as_fd().as_raw_fd())).ok()?;
         let aside = aside.to_owned();
         Some(Self { folder: path, key: folder.key, name: name.to_str()?.to_owned(), aside, old, new })
@@ -61,12 +67,12 @@ impl Planned {
 }
 
 /// A note that is there; locked as long as the change goes on.
-pub(super) struct Open {
+pub(super) struct OpenJournal {
     path: PathBuf,
     _file: File,
 }
 
-impl Open {
+impl OpenJournal {
     /// The change is over.
     pub(super) fn close(self) {
         _ = fs::remove_file(&self.path);
@@ -79,21 +85,21 @@ impl Journal {
     }
 
     /// Writes a note, on disk before this returns.
-    pub(super) fn open(&self, steps: Vec<Planned>) -> io::Result<Open> {
+    pub(super) fn open(&self, steps: Vec<PlannedStep>) -> io::Result<OpenJournal> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let id = temporary()?;
+        let id = temp_name()?;
         let fresh = self.folder.join(format!("{id}.new"));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
         let path = self.folder.join(format!("{id}.json"));
         let written = (|| {
             file.lock()?;
-            file.write_all(&serde_json::to_vec(&Entry { version: VERSION, steps })?)?;
+            file.write_all(&serde_json::to_vec(&JournalEntry { version: VERSION, steps })?)?;
             file.sync_all()?;
             fs::rename(&fresh, &path)?;
             File::open(&self.folder)?.sync_all()
         })();
         match written {
-            Ok(()) => Ok(Open { path, _file: file }),
+            Ok(()) => Ok(OpenJournal { path, _file: file }),
             Err(error) => {
                 _ = fs::remove_file(&fresh);
                 _ = fs::remove_file(&path);
@@ -108,14 +114,14 @@ impl Journal {
         for path in entries.flatten().map(|it| it.path()) {
             match path.extension().and_then(OsStr::to_str) {
                 Some("json") => recover_one(&path),
-                Some("new") if is_old(&path) => _ = fs::remove_file(&path),
+                Some("new") if is_abandoned(&path) => _ = fs::remove_file(&path),
                 _ => {}
             }
         }
     }
 }
 
-fn is_old(path: &Path) -> bool {
+fn is_abandoned(path: &Path) -> bool {
     let changed = path.metadata().and_then(|it| it.modified()).ok();
     changed.and_then(|it| SystemTime::now().duration_since(it).ok()).is_some_and(|age| age > Duration::from_secs(60))
 }
@@ -126,16 +132,16 @@ fn recover_one(path: &Path) {
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !path.exists() {
         return;
     }
-    let entry = io::read_to_string(&file).ok().and_then(|text| serde_json::from_str::<Entry>(&text).ok());
-    let whole = entry.filter(|it| it.version == VERSION).is_some_and(|entry| entry.settle());
+    let entry = io::read_to_string(&file).ok().and_then(|text| serde_json::from_str::<JournalEntry>(&text).ok());
+    let whole = entry.filter(|it| it.version == VERSION).is_some_and(|entry| entry.recover());
     _ = if whole { fs::remove_file(path) } else { fs::rename(path, path.with_extension("unsettled")) };
 }
 
-impl Entry {
+impl JournalEntry {
     /// Takes all steps back, or clears up after them if the last was done. Whether every file is as it should be.
-    fn settle(&self) -> bool {
+    fn recover(&self) -> bool {
         let Some((last, before)) = self.steps.split_last() else { return true };
-        let Some(there) = last.opened().map(|folder| inode(&folder, &last.name)) else { return false };
+        let Some(there) = last.open_dir().map(|folder| inode(&folder, &last.name)) else { return false };
         let done = there == last.new;
         if !done && there != last.old {
             return false; // Somebody has changed it since: nobody can tell any more.
@@ -143,13 +149,13 @@ impl Entry {
         let mut whole = true;
         if done {
             for step in before {
-                whole &= step.opened().is_some_and(|folder| step.clear(&folder, step.old));
+                whole &= step.open_dir().is_some_and(|folder| step.remove_backup(&folder, step.old));
             }
         } else {
             for step in self.steps.iter().rev() {
-                whole &= step.opened().is_some_and(|folder| {
+                whole &= step.open_dir().is_some_and(|folder| {
                     let Ok(_held) = folder.lock() else { return false };
-                    step.take_back(&folder).is_ok() && sync_folder(folder.fd.as_fd()).is_ok()
+                    step.roll_back(&folder).is_ok() && sync_folder(folder.fd.as_fd()).is_ok()
                 });
             }
         }
@@ -157,16 +163,16 @@ impl Entry {
     }
 }
 
-impl Planned {
+impl PlannedStep {
     /// The folder, if it is still the same.
-    fn opened(&self) -> Option<Folder> {
+    fn open_dir(&self) -> Option<DirHandle> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(CWD, &self.folder, flags, Mode::empty()).ok()?;
-        Folder::new(fd).ok().filter(|folder| folder.key == self.key)
+        DirHandle::new(fd).ok().filter(|folder| folder.key == self.key)
     }
 
     /// Removes what is under the other name, if it is this file.
-    fn clear(&self, folder: &Folder, which: Option<u64>) -> bool {
+    fn remove_backup(&self, folder: &DirHandle, which: Option<u64>) -> bool {
         match inode(folder, &self.aside) {
             Some(there) if Some(there) == which => unlinkat(&folder.fd, &self.aside, AtFlags::empty()).is_ok(),
             _ => true,
@@ -174,12 +180,12 @@ impl Planned {
     }
 
     /// Makes it as it was before. What somebody else has changed since is left alone, and is an error.
-    fn take_back(&self, folder: &Folder) -> Result<(), Errno> {
+    fn roll_back(&self, folder: &DirHandle) -> Result<(), Errno> {
         let (there, aside) = (inode(folder, &self.name), inode(folder, &self.aside));
         match (self.old, self.new) {
             // It was not done: what is aside is the new content.
             (old, new) if there == old => {
-                self.clear(folder, new);
+                self.remove_backup(folder, new);
                 Ok(())
             }
             (Some(old), Some(new)) if there == Some(new) && aside == Some(old) => {
@@ -195,9 +201,9 @@ impl Planned {
 }
 
 /// Which file has this name.
-fn inode(folder: &Folder, name: &str) -> Option<u64> {
+fn inode(folder: &DirHandle, name: &str) -> Option<u64> {
     let stat = statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    matches!(kind(&stat), Kind::File | Kind::Link).then_some(stat.st_ino)
+    matches!(kind(&stat), FileKind::File | FileKind::Link).then_some(stat.st_ino)
 }
 
 #[cfg(test)]
@@ -219,7 +225,7 @@ mod tests {
 
     impl Stage {
         fn new() -> Self {
-            let top = std::env::temp_dir().join(format!("helve-journal-{}", temporary().unwrap()));
+            let top = std::env::temp_dir().join(format!("helve-journal-{}", temp_name().unwrap()));
             fs::create_dir_all(&top).unwrap();
             let top = fs::canonicalize(top).unwrap();
             let journal = Journal::new(top.join("notes"));
@@ -232,7 +238,7 @@ mod tests {
             let folder = stage.folder();
             let which = |name: &str| inode(&folder, name);
             let step = |name: &str, aside: &str| {
-                Planned::new(&folder, name.as_ref(), aside, which(name), which(aside)).unwrap()
+                PlannedStep::new(&folder, name.as_ref(), aside, which(name), which(aside)).unwrap()
             };
             let steps = vec![step("a", "a.new"), step("c", "c.new"), step("d", "d.old"), step("b", "b.new")];
             // Nobody closes it: its writer dies.
@@ -240,8 +246,8 @@ mod tests {
             stage
         }
 
-        fn folder(&self) -> Folder {
-            Folder::new(openat(CWD, &self.top, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()).unwrap()
+        fn folder(&self) -> DirHandle {
+            DirHandle::new(openat(CWD, &self.top, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()).unwrap()
         }
 
         /// Does the steps up to this one.

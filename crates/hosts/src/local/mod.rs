@@ -16,10 +16,10 @@ mod write;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use helve_contract::{
-    Error, Result, SafePath, async_trait, is_patient,
+    Error, Result, SafePath, async_trait, is_blocking_allowed,
     ports::{
-        Change, Chunk, Command, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches, Process,
-        Span, Stat, Written,
+        DirEntry, DirListing, Expect, FileChange, FileChunk, FileKind, FindQuery, FindResult, GrepQuery, GrepResult,
+        Host, ListOptions, Process, ProcessSpec, SandboxLevel, Span, Stat, WriteOutcome,
     },
 };
 
@@ -27,18 +27,18 @@ use beneath::Beneath;
 use journal::Journal;
 
 /// Reads up to this size are done at once; larger ones, and all changes, on a thread that may wait.
-const SMALL: u64 = 1 << 20;
+const INLINE_READ_BYTES: u64 = 1 << 20;
 /// So many files are changed together without calling it much.
-const FEW: usize = 8;
+const INLINE_CHANGE_FILES: usize = 8;
 
-/// Starts programs for a [`Local`] host.
+/// Starts programs for a [`LocalHost`] host.
 #[async_trait]
 pub trait Spawn: Send + Sync {
     /// Starts a program.
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>>;
+    async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>>;
 
     /// The walls around programs.
-    fn level(&self) -> Level;
+    fn level(&self) -> SandboxLevel;
 }
 
 /// The machine that this process runs on.
@@ -46,30 +46,35 @@ pub trait Spawn: Send + Sync {
 /// Files are reached only beneath the handle of their root: no spelling, link or race leads outside. Writes are
 /// atomic and durable, and checked against what the writer believes is there.
 #[derive(Clone)]
-pub struct Local {
+pub struct LocalHost {
     beneath: Arc<Beneath>,
-    programs: Option<Arc<dyn Spawn>>,
-    patience: Duration,
+    spawner: Option<Arc<dyn Spawn>>,
+    search_timeout: Duration,
     journal: Option<Journal>,
 }
 
-impl Local {
+impl LocalHost {
     /// Files only: no programs are started.
     #[must_use]
     pub fn new() -> Self {
-        Self { beneath: Arc::new(Beneath::new()), programs: None, patience: Duration::from_secs(30), journal: None }
+        Self {
+            beneath: Arc::new(Beneath::new()),
+            spawner: None,
+            search_timeout: Duration::from_secs(30),
+            journal: None,
+        }
     }
 
     /// Files here, and programs by this.
     #[must_use]
-    pub fn with(programs: Arc<dyn Spawn>) -> Self {
-        Self { programs: Some(programs), ..Self::new() }
+    pub fn with_spawner(programs: Arc<dyn Spawn>) -> Self {
+        Self { spawner: Some(programs), ..Self::new() }
     }
 
     /// With a private folder for notes of changes to several files. What a killed process left half done is put right
     /// here and now: all of the files are as they were before, or all as they should have become.
     #[must_use]
-    pub fn journal(self, folder: PathBuf) -> Self {
+    pub fn with_journal(self, folder: PathBuf) -> Self {
         let journal = Journal::new(folder);
         journal.recover();
         Self { journal: Some(journal), ..self }
@@ -77,17 +82,23 @@ impl Local {
 
     /// How long one search may take before it answers with what it has; 30 seconds unless told.
     #[must_use]
-    pub fn patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn with_search_timeout(self, patience: Duration) -> Self {
+        Self { search_timeout: patience, ..self }
     }
 
     /// Does a small change: here, if whoever looks after the call can wait for it, else aside.
-    async fn soon<T: Send + 'static>(&self, work: impl FnOnce(&Beneath) -> Result<T> + Send + 'static) -> Result<T> {
-        if is_patient() { work(&self.beneath) } else { self.aside(work).await }
+    async fn run_small<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Beneath) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if is_blocking_allowed() { work(&self.beneath) } else { self.run_blocking(work).await }
     }
 
     /// Does work that may wait for a disk without holding up other calls.
-    async fn aside<T: Send + 'static>(&self, work: impl FnOnce(&Beneath) -> Result<T> + Send + 'static) -> Result<T> {
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Beneath) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let beneath = self.beneath.clone();
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => runtime
@@ -99,14 +110,14 @@ impl Local {
     }
 }
 
-impl Default for Local {
+impl Default for LocalHost {
     fn default() -> Self {
         Self::new()
     }
 }
 
 #[async_trait]
-impl Host for Local {
+impl Host for LocalHost {
     fn name(&self) -> &'static str {
         "local"
     }
@@ -119,65 +130,65 @@ impl Host for Local {
         self.beneath.real_path(path)
     }
 
-    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
-        let reader = files::Reader::open(&self.beneath, path)?;
-        if reader.expects(span) <= SMALL {
+    async fn read(&self, path: &SafePath, span: Span) -> Result<FileChunk> {
+        let reader = files::OpenFile::open(&self.beneath, path)?;
+        if reader.expected_len(span) <= INLINE_READ_BYTES {
             return reader.read(path, span);
         }
         let path = path.clone();
-        self.aside(move |_| reader.read(&path, span)).await
+        self.run_blocking(move |_| reader.read(&path, span)).await
     }
 
-    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
-        if is_patient() {
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome> {
+        if is_blocking_allowed() {
             return write::write(&self.beneath, path, bytes, expect);
         }
         let (path, bytes) = (path.clone(), bytes.to_vec());
-        self.aside(move |beneath| write::write(beneath, &path, &bytes, expect)).await
+        self.run_blocking(move |beneath| write::write(beneath, &path, &bytes, expect)).await
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
+    async fn apply_changes(&self, changes: Vec<FileChange>) -> Result<Vec<String>> {
         let journal = self.journal.clone();
-        let few = changes.len() <= FEW;
-        let work = move |beneath: &Beneath| change::change(beneath, journal.as_ref(), &changes);
-        if few { self.soon(work).await } else { self.aside(work).await }
+        let few = changes.len() <= INLINE_CHANGE_FILES;
+        let work = move |beneath: &Beneath| change::apply_all(beneath, journal.as_ref(), &changes);
+        if few { self.run_small(work).await } else { self.run_blocking(work).await }
     }
 
-    async fn remove(&self, path: &SafePath) -> Result<Kind> {
+    async fn remove(&self, path: &SafePath) -> Result<FileKind> {
         let path = path.clone();
-        self.soon(move |beneath| remove::remove(beneath, &path)).await
+        self.run_small(move |beneath| remove::remove(beneath, &path)).await
     }
 
-    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
+    async fn list(&self, path: &SafePath) -> Result<Vec<DirEntry>> {
         let path = path.clone();
-        self.soon(move |beneath| files::list(beneath, &path)).await
+        self.run_small(move |beneath| files::list(beneath, &path)).await
     }
 
-    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
+    async fn list_with(&self, path: &SafePath, glance: ListOptions) -> Result<DirListing> {
         let path = path.clone();
-        self.soon(move |beneath| files::glance(beneath, &path, glance)).await
+        self.run_small(move |beneath| files::list_some(beneath, &path, glance)).await
     }
 
-    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
+    async fn find(&self, path: &SafePath, find: &FindQuery) -> Result<FindResult> {
         let (path, find) = (path.clone(), find.clone());
-        let (clock, _stop) = walk::Clock::start(self.patience);
-        self.aside(move |beneath| walk::find(beneath, &path, &find, &clock)).await
+        let (clock, _stop) = walk::WalkDeadline::start(self.search_timeout);
+        self.run_blocking(move |beneath| walk::find(beneath, &path, &find, &clock)).await
     }
 
-    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
+    async fn grep(&self, path: &SafePath, grep: &GrepQuery) -> Result<GrepResult> {
         let (path, grep) = (path.clone(), grep.clone());
-        let (clock, _stop) = walk::Clock::start(self.patience);
-        self.aside(move |beneath| search::grep(beneath, &path, &grep, &clock)).await
+        let (clock, _stop) = walk::WalkDeadline::start(self.search_timeout);
+        self.run_blocking(move |beneath| search::grep(beneath, &path, &grep, &clock)).await
     }
 
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
-        match &self.programs {
+    async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>> {
+        match &self.spawner {
             Some(programs) => programs.spawn(command).await,
             None => Err(Error::denied("commands are turned off on this host; use the file tools instead")),
         }
     }
 
-    fn level(&self) -> Level {
-        self.programs.as_ref().map_or(Level::None, |programs| programs.level())
+    fn sandbox_level(&self) -> SandboxLevel {
+        self.spawner.as_ref().map_or(SandboxLevel::None, |programs| programs.level())
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use helve_contract::InvisibleScan;
 
 /// A name with control characters, invisible characters and bytes that are not UTF-8 spelt out (`\x1b`, `\u{202e}`).
-pub(crate) fn visible(name: &[u8]) -> String {
+pub(crate) fn escape_invisible(name: &[u8]) -> String {
     let mut scan = InvisibleScan::default();
     let mut is_hidden = |it: char| scan.next(it).is_some() || it.is_control();
     if let Ok(text) = std::str::from_utf8(name)
@@ -33,24 +33,24 @@ pub(crate) fn visible(name: &[u8]) -> String {
 }
 
 /// Whether any part of a path starts with a dot.
-pub(crate) fn is_dotted(path: &Path) -> bool {
+pub(crate) fn has_hidden_component(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().as_encoded_bytes().first() == Some(&b'.'))
 }
 
 /// How the names of our temporary files begin and end.
-const TEMP: (&str, &str) = (".helve-", ".tmp");
+const TEMP_AFFIXES: (&str, &str) = (".helve-", ".tmp");
 
 /// A new name for a temporary file, which nobody can guess.
-pub(super) fn temporary() -> Result<String, rustix::io::Errno> {
+pub(super) fn temp_name() -> Result<String, rustix::io::Errno> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|_| rustix::io::Errno::IO)?;
-    Ok(format!("{}{:016x}{}", TEMP.0, u64::from_ne_bytes(random), TEMP.1))
+    Ok(format!("{}{:016x}{}", TEMP_AFFIXES.0, u64::from_ne_bytes(random), TEMP_AFFIXES.1))
 }
 
-/// Whether a name is one that [`temporary`] makes.
+/// Whether a name is one that [`temp_name`] makes.
 pub(super) fn is_temporary(name: &[u8]) -> bool {
-    name.strip_prefix(TEMP.0.as_bytes())
-        .and_then(|rest| rest.strip_suffix(TEMP.1.as_bytes()))
+    name.strip_prefix(TEMP_AFFIXES.0.as_bytes())
+        .and_then(|rest| rest.strip_suffix(TEMP_AFFIXES.1.as_bytes()))
         .is_some_and(|middle| middle.len() == 16 && middle.iter().all(u8::is_ascii_hexdigit))
 }
 
@@ -60,17 +60,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_seen_is_spelt_out() {
-        assert_eq!(visible("café.rs".as_bytes()), "café.rs");
-        assert_eq!(visible(b"a\nb"), "a\\x0ab");
-        assert_eq!(visible(b"\x1b[2Jx"), "\\x1b[2Jx");
-        assert_eq!(visible("a\u{202e}txt.exe".as_bytes()), "a\\u{202e}txt.exe");
-        assert_eq!(visible(b"\xff\xfe"), "\\xff\\xfe");
-        assert_eq!(visible("🏳️‍🌈 a\u{ad}b".as_bytes()), "🏳️‍🌈 a\\u{ad}b");
+        assert_eq!(escape_invisible("café.rs".as_bytes()), "café.rs");
+        assert_eq!(escape_invisible(b"a\nb"), "a\\x0ab");
+        assert_eq!(escape_invisible(b"\x1b[2Jx"), "\\x1b[2Jx");
+        assert_eq!(escape_invisible("a\u{202e}txt.exe".as_bytes()), "a\\u{202e}txt.exe");
+        assert_eq!(escape_invisible(b"\xff\xfe"), "\\xff\\xfe");
+        assert_eq!(escape_invisible("🏳️‍🌈 a\u{ad}b".as_bytes()), "🏳️‍🌈 a\\u{ad}b");
     }
 
     #[test]
     fn knows_its_own_temporary_files() {
-        assert!(is_temporary(temporary().unwrap().as_bytes()));
+        assert!(is_temporary(temp_name().unwrap().as_bytes()));
         for name in [".helve-x.tmp", ".helve-0123456789abcdef", "helve-0123456789abcdef.tmp", ".helve.toml"] {
             assert!(!is_temporary(name.as_bytes()), "{name}");
         }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use helve_contract::{Error, Result, SafePath, ports::Kind};
+use helve_contract::{Error, Result, SafePath, ports::FileKind};
 use rustix::{
     fd::{AsFd as _, OwnedFd},
     fs::{AtFlags, Dir, Mode, OFlags, fstat, openat, statat, unlinkat},
@@ -13,29 +13,29 @@ use rustix::{
 };
 
 use super::{
-    beneath::{Beneath, Last, Parents, sync_folder},
-    fault::Trouble,
+    beneath::{Beneath, FinalSymlink, MissingParents, sync_folder},
+    fault::FsError,
     files::kind,
 };
 
 /// Removes a file, a link (not what it points to), or a folder with all that is in it.
-pub(super) fn remove(beneath: &Beneath, path: &SafePath) -> Result<Kind> {
+pub(super) fn remove(beneath: &Beneath, path: &SafePath) -> Result<FileKind> {
     if path.relative().as_os_str().is_empty() {
         return Err(Error::denied(format!(
             "{path} is the workspace itself, which is not removed; name something in it"
         )));
     }
     let failed = |errno: Errno| beneath.explain(path, errno.into());
-    let place = beneath.place(path, Last::Keep, Parents::Need)?;
+    let place = beneath.locate(path, FinalSymlink::NoFollow, MissingParents::Fail)?;
     let (folder, name) = (&place.folder, &place.name);
     let kind = kind(&statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?);
 
-    if kind == Kind::Folder {
-        Tree { path, change: Change::Look }.visit(&folder.fd, name, &place.real)?;
-        Tree { path, change: Change::Remove }.visit(&folder.fd, name, &place.real)?;
+    if kind == FileKind::Folder {
+        TreeVisitor { path, change: VisitAction::Check }.visit(&folder.fd, name, &place.real)?;
+        TreeVisitor { path, change: VisitAction::Remove }.visit(&folder.fd, name, &place.real)?;
     }
-    let held = folder.lock().map_err(|trouble| trouble.about(path))?;
-    let flags = if kind == Kind::Folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    let held = folder.lock().map_err(|trouble| trouble.with_path(path))?;
+    let flags = if kind == FileKind::Folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     unlinkat(&folder.fd, name, flags).map_err(failed)?;
     drop(held);
     sync_folder(folder.fd.as_fd()).map_err(failed)?;
@@ -43,25 +43,25 @@ pub(super) fn remove(beneath: &Beneath, path: &SafePath) -> Result<Kind> {
 }
 
 /// A folder and what is in it, visited by handles alone, so that no link is followed.
-struct Tree<'a> {
+struct TreeVisitor<'a> {
     path: &'a SafePath,
-    change: Change,
+    change: VisitAction,
 }
 
 /// What a visit does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum VisitAction {
     /// Asks the rules about everything, before anything is touched.
-    Look,
+    Check,
     /// Removes everything in the folder, innermost first.
     Remove,
 }
 
 /// How many folders are open at once. Those above are opened again on the way back.
-const OPEN: usize = 64;
+const MAX_OPEN_DIRS: usize = 64;
 
 /// A folder on the way down.
-struct Level {
+struct DirFrame {
     /// Its handle, while it is near enough to the innermost.
     fd: Option<OwnedFd>,
     /// Which folder it is, so that no other is taken for it on the way back.
@@ -71,7 +71,7 @@ struct Level {
     real: PathBuf,
 }
 
-impl Tree<'_> {
+impl TreeVisitor<'_> {
     fn visit(&self, folder: &OwnedFd, name: &OsStr, real: &Path) -> Result<()> {
         let name = CString::new(name.as_encoded_bytes()).map_err(|_| self.failed(real, Errno::INVAL))?;
         let mut levels = vec![self.enter(folder, &name, real.to_owned())?];
@@ -81,7 +81,7 @@ impl Tree<'_> {
                 let inner = self.enter(fd, &name, level.real.join(path_of(&name)))?;
                 names.push(name);
                 levels.push(inner);
-                if let Some(far) = levels.len().checked_sub(OPEN + 1) {
+                if let Some(far) = levels.len().checked_sub(MAX_OPEN_DIRS + 1) {
                     levels[far].fd = None;
                 }
                 continue;
@@ -92,7 +92,7 @@ impl Tree<'_> {
                 Some(fd) => fd,
                 None => self.reopen(above, done.fd.as_ref())?,
             };
-            if self.change == Change::Remove {
+            if self.change == VisitAction::Remove {
                 self.unlink(&fd, &above.real, &name, AtFlags::REMOVEDIR)?;
             }
             above.fd = Some(fd);
@@ -101,9 +101,9 @@ impl Tree<'_> {
     }
 
     /// Opens a folder, and does with all in it what is to be done but for the folders, which it remembers.
-    fn enter(&self, folder: &OwnedFd, name: &CStr, real: PathBuf) -> Result<Level> {
+    fn enter(&self, folder: &OwnedFd, name: &CStr, real: PathBuf) -> Result<DirFrame> {
         let open = || {
-            let fd = openat(folder, name, FOLDER, Mode::empty())?;
+            let fd = openat(folder, name, OPEN_DIR_FLAGS, Mode::empty())?;
             Ok((Dir::read_from(&fd)?, id(&fd)?, fd))
         };
         let (entries, id, fd) = open().map_err(|errno| self.failed(&real, errno))?;
@@ -115,22 +115,22 @@ impl Tree<'_> {
                 continue;
             }
             let inner = real.join(path_of(name));
-            self.path.judge(&inner)?;
+            self.path.check_rules(&inner)?;
             match statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)) {
-                Ok(Kind::Folder) => folders.push(name.to_owned()),
-                Ok(_) if self.change == Change::Remove => self.unlink(&fd, &real, name, AtFlags::empty())?,
+                Ok(FileKind::Folder) => folders.push(name.to_owned()),
+                Ok(_) if self.change == VisitAction::Remove => self.unlink(&fd, &real, name, AtFlags::empty())?,
                 Ok(_) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(self.failed(&inner, errno)),
             }
         }
-        Ok(Level { fd: Some(fd), id, folders, real })
+        Ok(DirFrame { fd: Some(fd), id, folders, real })
     }
 
     /// Opens a folder again from the one inside it. Somebody may have moved that one; then this is another folder, and
     /// nothing is done there.
-    fn reopen(&self, level: &Level, inner: Option<&OwnedFd>) -> Result<OwnedFd> {
+    fn reopen(&self, level: &DirFrame, inner: Option<&OwnedFd>) -> Result<OwnedFd> {
         let open = || {
-            let fd = openat(inner.ok_or(Errno::BADF)?, c"..", FOLDER, Mode::empty())?;
+            let fd = openat(inner.ok_or(Errno::BADF)?, c"..", OPEN_DIR_FLAGS, Mode::empty())?;
             if id(&fd)? == level.id { Ok(fd) } else { Err(Errno::BUSY) }
         };
         open().map_err(|errno| self.failed(&level.real, errno))
@@ -144,14 +144,14 @@ impl Tree<'_> {
     }
 
     fn failed(&self, real: &Path, errno: Errno) -> Error {
-        match Trouble::from(errno).about(self.path) {
-            Error::File { fault, .. } => Error::file(self.path.shown(real), fault),
+        match FsError::from(errno).with_path(self.path) {
+            Error::File { fault, .. } => Error::file(self.path.display_relative(real), fault),
             other => other,
         }
     }
 }
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const OPEN_DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Which folder this is, on which disk.
 fn id(fd: &OwnedFd) -> rustix::io::Result<(u64, u64)> {

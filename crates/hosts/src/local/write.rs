@@ -1,52 +1,57 @@
 //! Creating and replacing one file.
 
 use helve_contract::{
-    Error, FileFault, Result, SafePath,
-    ports::{Expect, Written},
+    Error, FileErrorKind, Result, SafePath,
+    ports::{Expect, WriteOutcome},
 };
 use rustix::fd::AsFd as _;
 
 use super::{
-    atomic::{Draft, Like, Now},
-    beneath::{Beneath, Last, Parents, Place, sync_folder},
-    fault::Trouble,
+    atomic::{CurrentEntry, InheritedMetadata, TempFile},
+    beneath::{Beneath, EntryLocation, FinalSymlink, MissingParents, sync_folder},
+    fault::FsError,
 };
 
 /// How often a place that turns out to be a link is looked for again.
-const TRIES: usize = 16;
+const MAX_RETRIES: usize = 16;
 
 /// Creates or replaces a file: a temporary one beside it, synced, and renamed under the folder's lock.
-pub(super) fn write(beneath: &Beneath, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
-    for _ in 0..TRIES {
-        let place = beneath.place(path, Last::Follow, Parents::Make)?;
-        if let Some(written) = replace(place, path, bytes, expect).map_err(|trouble| trouble.about(path))? {
+pub(super) fn write(beneath: &Beneath, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome> {
+    for _ in 0..MAX_RETRIES {
+        let place = beneath.locate(path, FinalSymlink::Follow, MissingParents::Create)?;
+        if let Some(written) = replace(place, path, bytes, expect).map_err(|trouble| trouble.with_path(path))? {
             return Ok(written);
         }
     }
-    Err(Error::file(path, FileFault::LinkLoop))
+    Err(Error::file(path, FileErrorKind::LinkLoop))
 }
 
 /// `None` when there is a link in its place by now, so that the place is elsewhere.
-fn replace(place: Place, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Option<Written>, Trouble> {
+fn replace(
+    place: EntryLocation,
+    path: &SafePath,
+    bytes: &[u8],
+    expect: Expect,
+) -> Result<Option<WriteOutcome>, FsError> {
     // In this order, so that the draft goes before the folders that were made for it.
-    let Place { made, folder, name, .. } = place;
+    let EntryLocation { made, folder, name, .. } = place;
     let (folder, name) = (&folder, name.as_os_str());
-    let now = Now::look(folder, name)?;
+    let now = CurrentEntry::inspect(folder, name)?;
     let like = match &now {
-        Now::Link => return Ok(None),
-        Now::Absent if matches!(expect, Expect::Content(_)) => return Err(FileFault::Changed.into()),
-        Now::File(_) if expect == Expect::Absent => return Err(FileFault::Exists.into()),
-        Now::File(stat) => Some(Like::of(&folder.fd, name, stat)?),
-        Now::Absent => None,
+        CurrentEntry::Symlink => return Ok(None),
+        CurrentEntry::Absent if matches!(expect, Expect::Content(_)) => return Err(FileErrorKind::Changed.into()),
+        CurrentEntry::File(_) if expect == Expect::Absent => return Err(FileErrorKind::Exists.into()),
+        CurrentEntry::File(stat) => Some(InheritedMetadata::of(&folder.fd, name, stat)?),
+        CurrentEntry::Absent => None,
     };
-    let mut draft = Draft::write(folder, bytes, like.as_ref())?;
+    let mut draft = TempFile::write(folder, bytes, like.as_ref())?;
 
     let held = folder.lock()?;
-    let now = Now::look(folder, name)?;
-    if matches!(now, Now::Link) {
+    let now = CurrentEntry::inspect(folder, name)?;
+    if matches!(now, CurrentEntry::Symlink) {
         return Ok(None);
     }
-    now.meets(expect, folder, name)?;
+    now.check_expectation(expect, folder, name)?;
     let created = now.file().is_none();
     let remarks = draft.lost().remarks(path);
     if expect == Expect::Absent {
@@ -57,6 +62,6 @@ fn replace(place: Place, path: &SafePath, bytes: &[u8], expect: Expect) -> Resul
     drop(held);
 
     sync_folder(folder.fd.as_fd())?;
-    made.keep()?;
-    Ok(Some(Written { created, remarks }))
+    made.commit()?;
+    Ok(Some(WriteOutcome { created, remarks }))
 }

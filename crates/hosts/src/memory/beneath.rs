@@ -13,63 +13,63 @@ use std::{
 
 use bashkit::{DirEntry, FileSystem, FileSystemExt, FileType, Metadata};
 use helve_contract::{
-    Access, Error, FileFault, SafePath, Workspace, async_trait,
-    ports::{Host, Kind, Span, Stat},
+    Access, Error, FileErrorKind, SafePath, Workspace, async_trait,
+    ports::{FileKind, Host, Span, Stat},
 };
 
 /// Where the workspace shows.
-pub const PROJECT: &str = "/home/user/project";
+pub const PROJECT_DIR: &str = "/home/user/project";
 /// The largest file that is read.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The first root of a workspace, at [`PROJECT`].
-pub(super) struct Beneath {
+/// The first root of a workspace, at [`PROJECT_DIR`].
+pub(super) struct WorkspaceLayer {
     host: Arc<dyn Host>,
     workspace: Workspace,
 }
 
 /// What a path is to this layer.
-enum Seen {
+enum LayerPath {
     /// A folder above the workspace.
     Above,
     /// Something in the workspace.
     Inside(SafePath),
 }
 
-impl Beneath {
+impl WorkspaceLayer {
     pub(super) fn new(host: Arc<dyn Host>, workspace: Workspace) -> Self {
         Self { host, workspace }
     }
 
-    fn seen(&self, path: &Path) -> bashkit::Result<Seen> {
-        let project = Path::new(PROJECT);
+    fn classify(&self, path: &Path) -> bashkit::Result<LayerPath> {
+        let project = Path::new(PROJECT_DIR);
         if let Ok(relative) = path.strip_prefix(project) {
-            let top = self.workspace.top(Access::Read).map_err(|error| fault(&error))?;
-            let inside = top.beside(top.relative().join(relative), Access::Read);
-            return inside.map(Seen::Inside).map_err(|error| fault(&error));
+            let top = self.workspace.primary_root(Access::Read).map_err(|error| to_bashkit_error(&error))?;
+            let inside = top.in_same_root(top.relative().join(relative), Access::Read);
+            return inside.map(LayerPath::Inside).map_err(|error| to_bashkit_error(&error));
         }
-        if project.starts_with(path) { Ok(Seen::Above) } else { Err(missing()) }
+        if project.starts_with(path) { Ok(LayerPath::Above) } else { Err(missing()) }
     }
 
     /// What is there. A link is what it leads to.
-    async fn look(&self, path: &SafePath) -> bashkit::Result<Metadata> {
-        let stat = self.host.stat(path).await.map_err(|error| fault(&error))?;
+    async fn metadata(&self, path: &SafePath) -> bashkit::Result<Metadata> {
+        let stat = self.host.stat(path).await.map_err(|error| to_bashkit_error(&error))?;
         meta(stat).ok_or_else(missing)
     }
 
-    async fn entry(&self, folder: &SafePath, name: &str, kind: Kind) -> Option<DirEntry> {
-        let path = folder.beside(folder.relative().join(name), Access::Read).ok()?;
-        let metadata = self.look(&path).await.ok()?;
-        let behind_link = kind == Kind::Link && metadata.file_type.is_dir();
+    async fn entry(&self, folder: &SafePath, name: &str, kind: FileKind) -> Option<DirEntry> {
+        let path = folder.in_same_root(folder.relative().join(name), Access::Read).ok()?;
+        let metadata = self.metadata(&path).await.ok()?;
+        let behind_link = kind == FileKind::Link && metadata.file_type.is_dir();
         (!behind_link).then(|| DirEntry { name: name.to_owned(), metadata })
     }
 }
 
 fn meta(stat: Stat) -> Option<Metadata> {
     let (file_type, mode) = match stat.kind {
-        Kind::File => (FileType::File, 0o644),
-        Kind::Folder => (FileType::Directory, 0o755),
-        Kind::Link | Kind::Other => return None,
+        FileKind::File => (FileType::File, 0o644),
+        FileKind::Folder => (FileType::Directory, 0o755),
+        FileKind::Link | FileKind::Other => return None,
     };
     let modified = stat.modified.unwrap_or(UNIX_EPOCH);
     Some(Metadata { file_type, size: stat.size, mode, modified, created: modified })
@@ -88,55 +88,56 @@ fn read_only() -> bashkit::Error {
 }
 
 /// What may not be seen is not there.
-fn fault(error: &Error) -> bashkit::Error {
+fn to_bashkit_error(error: &Error) -> bashkit::Error {
     match error {
-        Error::File { fault: FileFault::IsFolder, .. } => IoError::other("is a directory").into(),
-        Error::File { fault: FileFault::NotFolder, .. } => IoError::other("not a directory").into(),
-        Error::File { fault: FileFault::NoPermission, .. } => {
+        Error::File { fault: FileErrorKind::IsFolder, .. } => IoError::other("is a directory").into(),
+        Error::File { fault: FileErrorKind::NotFolder, .. } => IoError::other("not a directory").into(),
+        Error::File { fault: FileErrorKind::NoPermission, .. } => {
             IoError::new(ErrorKind::PermissionDenied, "permission denied").into()
         }
-        Error::File { fault: FileFault::TooLarge { .. }, .. } => IoError::other("file too large").into(),
+        Error::File { fault: FileErrorKind::TooLarge { .. }, .. } => IoError::other("file too large").into(),
         _ => missing(),
     }
 }
 
-impl FileSystemExt for Beneath {
+impl FileSystemExt for WorkspaceLayer {
     fn backend_kind(&self) -> &'static str {
         "workspace"
     }
 }
 
 #[async_trait]
-impl FileSystem for Beneath {
+impl FileSystem for WorkspaceLayer {
     async fn read_file(&self, path: &Path) -> bashkit::Result<Vec<u8>> {
-        let path = match self.seen(path)? {
-            Seen::Above => return Err(IoError::other("is a directory").into()),
-            Seen::Inside(path) => path,
+        let path = match self.classify(path)? {
+            LayerPath::Above => return Err(IoError::other("is a directory").into()),
+            LayerPath::Inside(path) => path,
         };
-        let chunk = self.host.read(&path, Span::first(LARGEST)).await.map_err(|error| fault(&error))?;
-        if chunk.size > LARGEST {
+        let chunk =
+            self.host.read(&path, Span::first(MAX_FILE_BYTES)).await.map_err(|error| to_bashkit_error(&error))?;
+        if chunk.size > MAX_FILE_BYTES {
             return Err(IoError::other("file too large").into());
         }
         Ok(chunk.bytes)
     }
 
     async fn stat(&self, path: &Path) -> bashkit::Result<Metadata> {
-        match self.seen(path)? {
-            Seen::Above => Ok(folder()),
-            Seen::Inside(path) => self.look(&path).await,
+        match self.classify(path)? {
+            LayerPath::Above => Ok(folder()),
+            LayerPath::Inside(path) => self.metadata(&path).await,
         }
     }
 
     async fn read_dir(&self, path: &Path) -> bashkit::Result<Vec<DirEntry>> {
-        let path = match self.seen(path)? {
-            Seen::Above => {
-                let next = Path::new(PROJECT).strip_prefix(path).ok().and_then(|it| it.components().next());
+        let path = match self.classify(path)? {
+            LayerPath::Above => {
+                let next = Path::new(PROJECT_DIR).strip_prefix(path).ok().and_then(|it| it.components().next());
                 let name = next.map(|it| it.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
                 return Ok(vec![DirEntry { name, metadata: folder() }]);
             }
-            Seen::Inside(path) => path,
+            LayerPath::Inside(path) => path,
         };
-        let items = self.host.list(&path).await.map_err(|error| fault(&error))?;
+        let items = self.host.list(&path).await.map_err(|error| to_bashkit_error(&error))?;
         let mut entries = Vec::with_capacity(items.len());
         for item in items {
             entries.extend(self.entry(&path, &item.name, item.kind).await);

@@ -6,12 +6,12 @@
 use std::borrow::Cow;
 
 /// The script, with the inner braces in replacements left out or hidden.
-pub(super) fn spelt(script: &str) -> Cow<'_, str> {
+pub(super) fn rewrite_nested_braces(script: &str) -> Cow<'_, str> {
     if !has_replacement(script) {
         return Cow::Borrowed(script);
     }
     let mut speller =
-        Speller { text: script.as_bytes(), at: 0, out: Vec::with_capacity(script.len()), below: Vec::new() };
+        BraceRewriter { text: script.as_bytes(), at: 0, out: Vec::with_capacity(script.len()), below: Vec::new() };
     speller.script();
     // Only whole ASCII characters were left out or put in.
     String::from_utf8(speller.out).map_or(Cow::Borrowed(script), Cow::Owned)
@@ -46,20 +46,20 @@ fn plain_name(text: &[u8], at: usize) -> Option<&[u8]> {
 }
 
 /// A here-document whose body is still to come.
-struct Below {
+struct PendingHeredoc {
     end: Vec<u8>,
     tabs: bool,
     literal: bool,
 }
 
-struct Speller<'a> {
+struct BraceRewriter<'a> {
     text: &'a [u8],
     at: usize,
     out: Vec<u8>,
-    below: Vec<Below>,
+    below: Vec<PendingHeredoc>,
 }
 
-impl Speller<'_> {
+impl BraceRewriter<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -150,7 +150,7 @@ impl Speller<'_> {
         let literal = word.iter().any(|it| matches!(it, b'\'' | b'"' | b'\\'));
         let end: Vec<u8> = word.iter().copied().filter(|it| !matches!(it, b'\'' | b'"' | b'\\')).collect();
         if !end.is_empty() && !end[0].is_ascii_digit() {
-            self.below.push(Below { end, tabs, literal });
+            self.below.push(PendingHeredoc { end, tabs, literal });
         }
     }
 
@@ -249,16 +249,16 @@ impl Speller<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::spelt;
+    use super::rewrite_nested_braces;
 
     #[test]
     fn plain_names_in_replacements_lose_their_braces() {
-        assert_eq!(spelt("echo \"${x//${y}/z}\""), "echo \"${x//$y/z}\"");
-        assert_eq!(spelt("echo ${x/#${y}/${z}}"), "echo ${x/#$y/$z}");
-        assert_eq!(spelt("echo ${x[1]/${y}a/z}"), "echo ${x[1]/$y\"\"a/z}");
-        assert_eq!(spelt("echo ${x/${y%.*}/${z}}"), "echo ${x/\"${y%.*}\"/$z}");
-        assert_eq!(spelt("a=$(echo \"${x/${y}/}\")"), "a=$(echo \"${x/$y/}\")");
-        assert_eq!(spelt("cat <<E\n${x/${y}/z}\nE\n"), "cat <<E\n${x/$y/z}\nE\n");
+        assert_eq!(rewrite_nested_braces("echo \"${x//${y}/z}\""), "echo \"${x//$y/z}\"");
+        assert_eq!(rewrite_nested_braces("echo ${x/#${y}/${z}}"), "echo ${x/#$y/$z}");
+        assert_eq!(rewrite_nested_braces("echo ${x[1]/${y}a/z}"), "echo ${x[1]/$y\"\"a/z}");
+        assert_eq!(rewrite_nested_braces("echo ${x/${y%.*}/${z}}"), "echo ${x/\"${y%.*}\"/$z}");
+        assert_eq!(rewrite_nested_braces("a=$(echo \"${x/${y}/}\")"), "a=$(echo \"${x/$y/}\")");
+        assert_eq!(rewrite_nested_braces("cat <<E\n${x/${y}/z}\nE\n"), "cat <<E\n${x/$y/z}\nE\n");
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
             "é${x/",
             "${x/${",
         ] {
-            assert_eq!(spelt(script), script);
+            assert_eq!(rewrite_nested_braces(script), script);
         }
     }
 }

@@ -4,40 +4,45 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use bashkit::FileSystem;
 use helve_contract::{
-    Error, FileFault, Result, SafePath,
-    ports::{Change, Content, Expect, Kind, Written},
+    Error, FileErrorKind, Result, SafePath,
+    ports::{ContentDigest, Expect, FileChange, FileKind, WriteOutcome},
 };
 
 use super::{
-    fault::fault,
-    place::{self, Last, kind},
+    fault::from_bashkit_error,
+    place::{self, FinalSymlink, kind},
 };
 
 /// Creates or replaces a file and the folders above it.
-pub(super) async fn write(files: &dyn FileSystem, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
-    let mut step = Step::check(files, path, Some(bytes), expect).await?;
+pub(super) async fn write(
+    files: &dyn FileSystem,
+    path: &SafePath,
+    bytes: &[u8],
+    expect: Expect,
+) -> Result<WriteOutcome> {
+    let mut step = MemoryChange::check(files, path, Some(bytes), expect).await?;
     let created = step.before.is_none();
     if let Err(error) = step.commit(files).await {
         step.undo(files).await;
         return Err(error);
     }
-    Ok(Written { created, remarks: Vec::new() })
+    Ok(WriteOutcome { created, remarks: Vec::new() })
 }
 
 /// Does all of the changes, or none.
-pub(super) async fn change(files: &dyn FileSystem, changes: &[Change]) -> Result<Vec<String>> {
+pub(super) async fn change(files: &dyn FileSystem, changes: &[FileChange]) -> Result<Vec<String>> {
     let mut steps = Vec::with_capacity(changes.len());
     let mut seen = BTreeSet::new();
     for change in changes {
         let step = match change {
-            Change::Write { path, bytes, expect, like } => {
-                let mut step = Step::check(files, path, Some(bytes), *expect).await?;
+            FileChange::Write { path, bytes, expect, like } => {
+                let mut step = MemoryChange::check(files, path, Some(bytes), *expect).await?;
                 if let Some(like) = like {
-                    step.mode = Some(place::need(files, like, Last::Follow).await?.meta.mode);
+                    step.mode = Some(place::resolve_existing(files, like, FinalSymlink::Follow).await?.meta.mode);
                 }
                 step
             }
-            Change::Remove { path, expect } => Step::check(files, path, None, *expect).await?,
+            FileChange::Remove { path, expect } => MemoryChange::check(files, path, None, *expect).await?,
         };
         if !seen.insert(step.target.clone()) {
             return Err(Error::failed(format!("{} is changed twice; join the two changes into one", step.path)));
@@ -56,7 +61,7 @@ pub(super) async fn change(files: &dyn FileSystem, changes: &[Change]) -> Result
 }
 
 /// One change on its way.
-struct Step<'a> {
+struct MemoryChange<'a> {
     path: &'a SafePath,
     /// Where it really is.
     target: PathBuf,
@@ -66,10 +71,10 @@ struct Step<'a> {
     /// What was there: content and mode.
     before: Option<(Vec<u8>, u32)>,
     /// Folders that were made for it, the outermost first.
-    made: Vec<PathBuf>,
+    created_dirs: Vec<PathBuf>,
 }
 
-impl<'a> Step<'a> {
+impl<'a> MemoryChange<'a> {
     /// Refuses what cannot be done, and what is not as expected.
     async fn check(
         files: &dyn FileSystem,
@@ -78,34 +83,34 @@ impl<'a> Step<'a> {
         expect: Expect,
     ) -> Result<Self> {
         let place = match bytes {
-            Some(_) => place::find(files, path, Last::Follow).await?,
-            None => place::need(files, path, Last::Keep).await?,
+            Some(_) => place::resolve(files, path, FinalSymlink::Follow).await?,
+            None => place::resolve_existing(files, path, FinalSymlink::Keep).await?,
         };
         let failed = |fault| Err(Error::file(path, fault));
-        let before = match place.there().map(|meta| (kind(meta), meta.mode)) {
-            None if kind(&place.meta) != Kind::Folder => return failed(FileFault::NotFolder),
+        let before = match place.existing().map(|meta| (kind(meta), meta.mode)) {
+            None if kind(&place.meta) != FileKind::Folder => return failed(FileErrorKind::NotFolder),
             None => None,
-            Some((Kind::File, mode)) => match files.read_file(&place.here).await {
+            Some((FileKind::File, mode)) => match files.read_file(&place.here).await {
                 Ok(bytes) => Some((bytes, mode)),
-                Err(error) => return failed(fault(&error)),
+                Err(error) => return failed(from_bashkit_error(&error)),
             },
-            Some((Kind::Folder, _)) => return failed(FileFault::IsFolder),
-            Some(_) => return failed(FileFault::NotRegular),
+            Some((FileKind::Folder, _)) => return failed(FileErrorKind::IsFolder),
+            Some(_) => return failed(FileErrorKind::NotRegular),
         };
         let meets = match (expect, &before) {
             (Expect::Anything, _) | (Expect::Absent, None) => true,
-            (Expect::Absent, Some(_)) => return failed(FileFault::Exists),
+            (Expect::Absent, Some(_)) => return failed(FileErrorKind::Exists),
             (Expect::Content(_), None) => false,
-            (Expect::Content(wanted), Some((bytes, _))) => Content::of(bytes) == wanted,
+            (Expect::Content(wanted), Some((bytes, _))) => ContentDigest::of(bytes) == wanted,
         };
         if !meets {
-            return failed(FileFault::Changed);
+            return failed(FileErrorKind::Changed);
         }
-        Ok(Self { path, target: place.path(), bytes, mode: None, before, made: Vec::new() })
+        Ok(Self { path, target: place.path(), bytes, mode: None, before, created_dirs: Vec::new() })
     }
 
     async fn commit(&mut self, files: &dyn FileSystem) -> Result<()> {
-        let (path, failed) = (self.path, |error: bashkit::Error| Error::file(self.path, fault(&error)));
+        let (path, failed) = (self.path, |error: bashkit::Error| Error::file(self.path, from_bashkit_error(&error)));
         let Some(bytes) = self.bytes else {
             return files.remove(&self.target, false).await.map_err(failed);
         };
@@ -117,12 +122,14 @@ impl<'a> Step<'a> {
             missing.push(folder.to_owned());
         }
         for folder in missing.into_iter().rev() {
-            files.mkdir(&folder, false).await.map_err(|error| Error::file(path, fault(&error)))?;
-            self.made.push(folder);
+            files.mkdir(&folder, false).await.map_err(|error| Error::file(path, from_bashkit_error(&error)))?;
+            self.created_dirs.push(folder);
         }
-        files.write_file(&self.target, bytes).await.map_err(|error| Error::file(path, fault(&error)))?;
+        files.write_file(&self.target, bytes).await.map_err(|error| Error::file(path, from_bashkit_error(&error)))?;
         match self.mode {
-            Some(mode) => files.chmod(&self.target, mode).await.map_err(|error| Error::file(path, fault(&error))),
+            Some(mode) => {
+                files.chmod(&self.target, mode).await.map_err(|error| Error::file(path, from_bashkit_error(&error)))
+            }
             None => Ok(()),
         }
     }
@@ -136,7 +143,7 @@ impl<'a> Step<'a> {
             }
             None => _ = files.remove(&self.target, false).await,
         }
-        for folder in self.made.iter().rev() {
+        for folder in self.created_dirs.iter().rev() {
             _ = files.remove(folder, false).await;
         }
     }

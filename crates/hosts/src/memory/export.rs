@@ -3,30 +3,30 @@
 use std::path::Path;
 
 use helve_contract::{
-    Access, Error, FileFault, Result, SafePath,
-    ports::{Change, Expect, Host, Kind},
+    Access, Error, FileErrorKind, Result, SafePath,
+    ports::{Expect, FileChange, FileKind, Host},
 };
 
-use super::{Memory, walk};
+use super::{MemoryHost, walk};
 
-impl Memory {
+impl MemoryHost {
     /// Writes every file beneath a folder to another host, beneath `to`: all of them or none. Each must meet what is
     /// expected. Links are left out. Says how many it wrote.
     pub async fn export(&self, from: &Path, host: &dyn Host, to: &SafePath, expect: Expect) -> Result<usize> {
         let mut changes = Vec::new();
-        for met in walk::all(&*self.files, from).await {
-            if met.kind != Kind::File {
+        for met in walk::walk_all(&*self.files, from).await {
+            if met.kind != FileKind::File {
                 continue;
             }
             let beneath = met.path.strip_prefix(from).unwrap_or(&met.path);
-            let path = to.beside(to.relative().join(beneath), Access::Write)?;
+            let path = to.in_same_root(to.relative().join(beneath), Access::Write)?;
             let bytes = self.files.read_file(&met.path).await;
-            let bytes = bytes.map_err(|error| Error::file(&path, FileFault::Other(error.to_string())))?;
-            changes.push(Change::Write { path, bytes, expect, like: None });
+            let bytes = bytes.map_err(|error| Error::file(&path, FileErrorKind::Other(error.to_string())))?;
+            changes.push(FileChange::Write { path, bytes, expect, like: None });
         }
         let count = changes.len();
         if count > 0 {
-            host.change(changes).await?;
+            host.apply_changes(changes).await?;
         }
         Ok(count)
     }

@@ -2,21 +2,21 @@
 
 use std::io::ErrorKind;
 
-use helve_contract::FileFault;
+use helve_contract::FileErrorKind;
 
 /// The contract's word for what went wrong.
-pub(super) fn fault(error: &bashkit::Error) -> FileFault {
-    let bashkit::Error::Io(io) = error else { return FileFault::Other(error.to_string()) };
+pub(super) fn from_bashkit_error(error: &bashkit::Error) -> FileErrorKind {
+    let bashkit::Error::Io(io) = error else { return FileErrorKind::Other(error.to_string()) };
     let text = io.to_string();
     match io.kind() {
-        ErrorKind::NotFound => FileFault::Missing { near: Vec::new() },
-        ErrorKind::NotADirectory => FileFault::NotFolder,
-        ErrorKind::IsADirectory => FileFault::IsFolder,
-        ErrorKind::AlreadyExists => FileFault::Exists,
-        ErrorKind::PermissionDenied => FileFault::NoPermission,
-        _ if text.starts_with("filesystem full") => FileFault::DiskFull,
-        _ if text == "is a directory" => FileFault::IsFolder,
-        _ if text == "not a directory" => FileFault::NotFolder,
-        _ => FileFault::Other(text),
+        ErrorKind::NotFound => FileErrorKind::Missing { near: Vec::new() },
+        ErrorKind::NotADirectory => FileErrorKind::NotFolder,
+        ErrorKind::IsADirectory => FileErrorKind::IsFolder,
+        ErrorKind::AlreadyExists => FileErrorKind::Exists,
+        ErrorKind::PermissionDenied => FileErrorKind::NoPermission,
+        _ if text.starts_with("filesystem full") => FileErrorKind::DiskFull,
+        _ if text == "is a directory" => FileErrorKind::IsFolder,
+        _ if text == "not a directory" => FileErrorKind::NotFolder,
+        _ => FileErrorKind::Other(text),
     }
 }

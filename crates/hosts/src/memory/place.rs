@@ -7,24 +7,24 @@ use std::{
 };
 
 use bashkit::{FileSystem, FileType, Metadata};
-use helve_contract::{Error, FileFault, SafePath, nearest, ports::Kind};
+use helve_contract::{Error, FileErrorKind, SafePath, closest_names, ports::FileKind};
 
-use super::fault::fault;
+use super::fault::from_bashkit_error;
 
 /// How many links may be on a way.
-const LINKS: usize = 40;
+const MAX_SYMLINKS: usize = 40;
 /// How many neighbours are compared with a name that is missing.
-const NEIGHBOURS: usize = 10_000;
+const MAX_SIMILAR_CANDIDATES: usize = 10_000;
 
 /// Whether the last part of a path is followed when it is a link.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Last {
+pub(super) enum FinalSymlink {
     Follow,
     Keep,
 }
 
 /// A place without links on the way to it.
-pub(super) struct Place {
+pub(super) struct ResolvedPath {
     /// The deepest folder (or thing) that is there.
     pub(super) here: PathBuf,
     /// What it is.
@@ -33,80 +33,88 @@ pub(super) struct Place {
     pub(super) missing: Vec<OsString>,
 }
 
-impl Place {
+impl ResolvedPath {
     /// Its whole path.
     pub(super) fn path(&self) -> PathBuf {
         self.missing.iter().fold(self.here.clone(), |path, part| path.join(part))
     }
 
     /// What is there, if anything.
-    pub(super) fn there(&self) -> Option<&Metadata> {
+    pub(super) fn existing(&self) -> Option<&Metadata> {
         self.missing.is_empty().then_some(&self.meta)
     }
 }
 
-pub(super) fn kind(meta: &Metadata) -> Kind {
+pub(super) fn kind(meta: &Metadata) -> FileKind {
     match meta.file_type {
-        FileType::File => Kind::File,
-        FileType::Directory => Kind::Folder,
-        FileType::Symlink => Kind::Link,
-        FileType::Fifo => Kind::Other,
+        FileType::File => FileKind::File,
+        FileType::Directory => FileKind::Folder,
+        FileType::Symlink => FileKind::Link,
+        FileType::Fifo => FileKind::Other,
     }
 }
 
 /// The place of a path.
-pub(super) async fn find(files: &dyn FileSystem, path: &SafePath, last: Last) -> helve_contract::Result<Place> {
-    follow(files, &path.on_host(), last).await.map_err(|fault| Error::file(path, fault))
+pub(super) async fn resolve(
+    files: &dyn FileSystem,
+    path: &SafePath,
+    last: FinalSymlink,
+) -> helve_contract::Result<ResolvedPath> {
+    follow(files, &path.host_path(), last).await.map_err(|fault| Error::file(path, fault))
 }
 
 /// The place of a path where something must be; what is near is told when nothing is.
-pub(super) async fn need(files: &dyn FileSystem, path: &SafePath, last: Last) -> helve_contract::Result<Place> {
-    let place = find(files, path, last).await?;
+pub(super) async fn resolve_existing(
+    files: &dyn FileSystem,
+    path: &SafePath,
+    last: FinalSymlink,
+) -> helve_contract::Result<ResolvedPath> {
+    let place = resolve(files, path, last).await?;
     match place.missing.first() {
         None => Ok(place),
         Some(part) => {
-            let near = near(files, path, &place.here, &part.to_string_lossy()).await;
-            Err(Error::file(path, FileFault::Missing { near }))
+            let near = similar_paths(files, path, &place.here, &part.to_string_lossy()).await;
+            Err(Error::file(path, FileErrorKind::Missing { near }))
         }
     }
 }
 
-async fn near(files: &dyn FileSystem, path: &SafePath, here: &Path, wanted: &str) -> Vec<String> {
+async fn similar_paths(files: &dyn FileSystem, path: &SafePath, here: &Path, wanted: &str) -> Vec<String> {
     let Ok(beneath) = here.strip_prefix(&path.root().dir) else { return Vec::new() };
     let entries = files.read_dir(here).await.unwrap_or_default();
-    let mut names: Vec<&str> = entries.iter().map(|it| it.name.as_str()).take(NEIGHBOURS).collect();
+    let mut names: Vec<&str> = entries.iter().map(|it| it.name.as_str()).take(MAX_SIMILAR_CANDIDATES).collect();
     names.sort_unstable();
-    nearest(wanted, names).into_iter().map(|name| path.shown(&beneath.join(name))).collect()
+    closest_names(wanted, names).into_iter().map(|name| path.display_relative(&beneath.join(name))).collect()
 }
 
-async fn follow(files: &dyn FileSystem, path: &Path, last: Last) -> Result<Place, FileFault> {
+async fn follow(files: &dyn FileSystem, path: &Path, last: FinalSymlink) -> Result<ResolvedPath, FileErrorKind> {
     let mut left: VecDeque<OsString> = parts(path);
     let mut here = PathBuf::from("/");
-    let mut meta = files.lstat(&here).await.map_err(|error| fault(&error))?;
+    let mut meta = files.lstat(&here).await.map_err(|error| from_bashkit_error(&error))?;
     let mut links = 0;
     while let Some(part) = left.pop_front() {
         if part == ".." {
             here.pop();
-            meta = files.lstat(&here).await.map_err(|error| fault(&error))?;
+            meta = files.lstat(&here).await.map_err(|error| from_bashkit_error(&error))?;
             continue;
         }
         if !meta.file_type.is_dir() {
-            return Err(FileFault::NotFolder);
+            return Err(FileErrorKind::NotFolder);
         }
         let next = here.join(&part);
         let Ok(found) = files.lstat(&next).await else {
             let missing = std::iter::once(part).chain(left).collect();
-            return Ok(Place { here, meta, missing });
+            return Ok(ResolvedPath { here, meta, missing });
         };
-        if found.file_type.is_symlink() && (last == Last::Follow || !left.is_empty()) {
+        if found.file_type.is_symlink() && (last == FinalSymlink::Follow || !left.is_empty()) {
             links += 1;
-            if links > LINKS {
-                return Err(FileFault::LinkLoop);
+            if links > MAX_SYMLINKS {
+                return Err(FileErrorKind::LinkLoop);
             }
-            let target = files.read_link(&next).await.map_err(|error| fault(&error))?;
+            let target = files.read_link(&next).await.map_err(|error| from_bashkit_error(&error))?;
             if target.is_absolute() {
                 here = PathBuf::from("/");
-                meta = files.lstat(&here).await.map_err(|error| fault(&error))?;
+                meta = files.lstat(&here).await.map_err(|error| from_bashkit_error(&error))?;
             }
             for part in parts(&target).into_iter().rev() {
                 left.push_front(part);
@@ -116,7 +124,7 @@ async fn follow(files: &dyn FileSystem, path: &Path, last: Last) -> Result<Place
         here = next;
         meta = found;
     }
-    Ok(Place { here, meta, missing: Vec::new() })
+    Ok(ResolvedPath { here, meta, missing: Vec::new() })
 }
 
 fn parts(path: &Path) -> VecDeque<OsString> {

@@ -17,7 +17,9 @@ use std::{
 use bashkit::{Bash, ExecOptions, ExecutionLimits, LimitExceeded, MemoryLimits, SessionLimits};
 use helve_contract::{
     Error, Result, async_trait,
-    ports::{Environment, Exit, GRACE, Input, Level, Noticed, Process, Signal, Streams},
+    ports::{
+        EnvVars, Process, ProcessEvent, ProcessExit, SandboxLevel, Signal, StdinSource, Streams, TERMINATION_GRACE,
+    },
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, oneshot},
@@ -25,25 +27,25 @@ use tokio::{
 };
 
 use super::{
-    HOME, Memory, braces,
-    threads::{self, STACK},
+    HOME_DIR, MemoryHost, braces,
+    threads::{self, STACK_BYTES},
 };
 
 /// How long a script may run when nobody ends it before.
-const LONGEST: Duration = Duration::from_secs(120);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// How many commands a script may run.
-const COMMANDS: usize = 200_000;
+const MAX_COMMANDS: usize = 200_000;
 /// How often its loops may go round, each by itself and all together.
-const ROUNDS: usize = 200_000;
-const ALL_ROUNDS: usize = 1_000_000;
+const MAX_LOOP_ITERATIONS: usize = 200_000;
+const MAX_TOTAL_ITERATIONS: usize = 1_000_000;
 /// How much it may write to each stream.
-const OUTPUT: usize = 16 << 20;
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// How much its variables and pipes may hold.
-const HELD: usize = 64 << 20;
+const MAX_MEMORY_BYTES: usize = 64 << 20;
 /// Variables that every bash has from its start.
 const PRELUDE: &str = "IFS=$' \\t\\n' OPTERR=1 COMP_WORDBREAKS=$' \\t\\n\"\\'@><=;|&(:'";
 /// Output that is handed on at once.
-const PIECE: usize = 64 << 10;
+const OUTPUT_CHUNK_BYTES: usize = 64 << 10;
 
 /// A script to run.
 #[derive(Clone, Debug)]
@@ -53,12 +55,12 @@ pub struct Script {
     /// Where it starts.
     pub dir: PathBuf,
     /// More names and values for its environment.
-    pub env: Environment,
+    pub env: EnvVars,
     /// What it reads.
-    pub input: Input,
+    pub input: StdinSource,
     /// When it is ended.
     pub limit: Duration,
-    /// With [`Streams::Merged`] all that it writes is in [`Ended::stdout`], in the order written.
+    /// With [`Streams::Merged`] all that it writes is in [`ScriptOutput::stdout`], in the order written.
     pub streams: Streams,
 }
 
@@ -67,10 +69,10 @@ impl Script {
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            dir: HOME.into(),
+            dir: HOME_DIR.into(),
             env: Vec::new(),
-            input: Input::Closed,
-            limit: LONGEST,
+            input: StdinSource::Closed,
+            limit: DEFAULT_TIMEOUT,
             streams: Streams::Separate,
         }
     }
@@ -78,7 +80,7 @@ impl Script {
 
 /// How a script ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct ScriptOutput {
     /// What it wrote to standard output.
     pub stdout: Vec<u8>,
     /// What it wrote to standard error.
@@ -87,30 +89,32 @@ pub struct Ended {
     pub code: i32,
 }
 
-impl Ended {
+impl ScriptOutput {
     /// Its thread is gone.
-    fn broken() -> Self {
+    fn thread_died() -> Self {
         Self { code: 134, ..Self::default() }
     }
 }
 
 /// Runs a script to its end.
-pub(super) async fn run(memory: &Memory, script: Script) -> Result<Ended> {
+pub(super) async fn run(memory: &MemoryHost, script: Script) -> Result<ScriptOutput> {
     let limit = script.limit;
     let mut running = start(memory, script).await?;
     // The script keeps to its limit by itself; this is for one that hangs where it cannot look at the clock.
-    match timeout(limit + GRACE, &mut running.ended).await {
-        Ok(ended) => Ok(ended.unwrap_or_else(|_| Ended::broken())),
-        Err(_) => Ok(Ended { stderr: late(limit).into_bytes(), code: 124, ..Ended::default() }),
+    match timeout(limit + TERMINATION_GRACE, &mut running.ended).await {
+        Ok(ended) => Ok(ended.unwrap_or_else(|_| ScriptOutput::thread_died())),
+        Err(_) => {
+            Ok(ScriptOutput { stderr: timeout_message(limit).into_bytes(), code: 124, ..ScriptOutput::default() })
+        }
     }
 }
 
-fn late(limit: Duration) -> String {
+fn timeout_message(limit: Duration) -> String {
     format!("bash: ended after {} s, which is the most a script may take\n", limit.as_secs_f32())
 }
 
 /// Starts a script on a thread of its own: one that waits for the next script, or a new one.
-pub(super) async fn start(memory: &Memory, script: Script) -> Result<Running> {
+pub(super) async fn start(memory: &MemoryHost, script: Script) -> Result<RunningScript> {
     let place = memory.scripts.clone().try_acquire_owned().map_err(|_| {
         Error::failed("too many scripts are running in memory at once; wait until one of them has ended")
     })?;
@@ -120,51 +124,57 @@ pub(super) async fn start(memory: &Memory, script: Script) -> Result<Running> {
     }
     let (said, ended) = oneshot::channel();
     let stop = Arc::new(AtomicBool::new(false));
-    let job = Job { memory: memory.clone(), script, said, stop: stop.clone(), _place: place };
-    threads::work(job).map_err(|error| Error::Internal(anyhow::Error::new(error).context("no thread for a script")))?;
-    Ok(Running { ended, stop, left: VecDeque::new(), exit: None })
+    let job = ScriptJob { memory: memory.clone(), script, result: said, stop: stop.clone(), _place: place };
+    threads::run_job(job)
+        .map_err(|error| Error::Internal(anyhow::Error::new(error).context("no thread for a script")))?;
+    Ok(RunningScript { ended, stop, pending_events: VecDeque::new(), exit: None })
 }
 
 /// What the thread of a script has.
-pub(super) struct Job {
-    memory: Memory,
+pub(super) struct ScriptJob {
+    memory: MemoryHost,
     script: Script,
-    said: oneshot::Sender<Ended>,
+    result: oneshot::Sender<ScriptOutput>,
     stop: Arc<AtomicBool>,
     _place: OwnedSemaphorePermit,
 }
 
-impl Job {
+impl ScriptJob {
     /// Runs the script to its end, and tells whoever waits for that; `ready` is called right before.
-    pub(super) fn work(self, ready: impl FnOnce()) {
-        let (written, mut shell) = (Arc::new(Mutex::new(Ended::default())), None);
+    pub(super) fn run(self, ready: impl FnOnce()) {
+        let (written, mut shell) = (Arc::new(Mutex::new(ScriptOutput::default())), None);
         let ended = catch_unwind(AssertUnwindSafe(|| self.interpret(&written, &mut shell))).unwrap_or_else(|_| {
             let mut ended = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
             ended.stderr.extend(b"bash: the shell in memory broke down at this script; write it another way\n");
-            Ended { code: 134, ..ended }
+            ScriptOutput { code: 134, ..ended }
         });
         ready();
         // Nobody listens any more when the call was given up, and nobody waits until the shell is taken apart.
-        _ = self.said.send(ended);
+        _ = self.result.send(ended);
         drop(shell);
     }
 
-    fn interpret(&self, written: &Arc<Mutex<Ended>>, shell: &mut Option<Bash>) -> Ended {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().thread_stack_size(STACK).build();
+    fn interpret(&self, written: &Arc<Mutex<ScriptOutput>>, shell: &mut Option<Bash>) -> ScriptOutput {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().thread_stack_size(STACK_BYTES).build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(error) => {
-                return Ended { stderr: format!("bash: {error}\n").into_bytes(), code: 126, ..Ended::default() };
+                return ScriptOutput {
+                    stderr: format!("bash: {error}\n").into_bytes(),
+                    code: 126,
+                    ..ScriptOutput::default()
+                };
             }
         };
-        let to_stderr: fn(&mut Ended) -> &mut Vec<u8> = match self.script.streams {
+        let to_stderr: fn(&mut ScriptOutput) -> &mut Vec<u8> = match self.script.streams {
             Streams::Merged => |it| &mut it.stdout,
             Streams::Separate => |it| &mut it.stderr,
         };
         let bash = shell.insert(self.bash());
-        let script = braces::spelt(&self.script.text);
+        let script = braces::rewrite_nested_braces(&self.script.text);
         let mut options = ExecOptions::new();
-        if let Input::Bytes(bytes) = &self.script.input {
+        if let StdinSource::Bytes(bytes) = &self.script.input {
             options = options.stdin(bytes.clone());
         }
         let result = runtime.block_on(async {
@@ -173,7 +183,7 @@ impl Job {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 // The interpreter ends at its next command; one that waits is dropped.
-                tokio::time::sleep(GRACE).await;
+                tokio::time::sleep(TERMINATION_GRACE).await;
             };
             // Few scripts name one of them, and every script would pay for it.
             if ["IFS", "OPTERR", "COMP_WORDBREAKS"].iter().any(|name| script.contains(name)) {
@@ -184,8 +194,8 @@ impl Job {
                 result = bash
                     .execute(&script)
                     .options(options)
-                    .stdout_fn(|piece| keep(written, |it| &mut it.stdout, piece))
-                    .stderr_fn(|piece| keep(written, to_stderr, piece))
+                    .stdout_fn(|piece| append_output(written, |it| &mut it.stdout, piece))
+                    .stderr_fn(|piece| append_output(written, to_stderr, piece))
                     .cancel_with(self.stop.clone()) => result,
                 () = asked => Err(bashkit::Error::Cancelled),
             }
@@ -197,12 +207,12 @@ impl Job {
             Ok(result) => {
                 ended.code = if is_unbound(result.exit_code, to_stderr(&mut ended)) { 127 } else { result.exit_code };
                 if result.stdout_truncated || result.stderr_truncated {
-                    let text = format!("bash: the output was cut at {OUTPUT} bytes, which is the most\n");
+                    let text = format!("bash: the output was cut at {MAX_OUTPUT_BYTES} bytes, which is the most\n");
                     to_stderr(&mut ended).extend(text.into_bytes());
                 }
             }
             Err(error) => {
-                let (text, code) = self.told(&error);
+                let (text, code) = self.describe_error(&error);
                 to_stderr(&mut ended).extend(text.into_bytes());
                 ended.code = code;
             }
@@ -211,13 +221,13 @@ impl Job {
     }
 
     /// Why a script did not come to its end, and its exit code.
-    fn told(&self, error: &bashkit::Error) -> (String, i32) {
+    fn describe_error(&self, error: &bashkit::Error) -> (String, i32) {
         match error {
             bashkit::Error::Parse { message, line, .. } => {
                 (format!("bash: line {}: syntax error: {message}\n", (*line).max(1)), 2)
             }
             bashkit::Error::Cancelled => ("bash: the script was ended\n".to_owned(), 130),
-            bashkit::Error::ResourceLimit(LimitExceeded::Timeout(_)) => (late(self.script.limit), 124),
+            bashkit::Error::ResourceLimit(LimitExceeded::Timeout(_)) => (timeout_message(self.script.limit), 124),
             bashkit::Error::ResourceLimit(limit) => {
                 (format!("bash: the script was ended at a limit of the shell in memory: {limit}\n"), 137)
             }
@@ -228,18 +238,18 @@ impl Job {
     fn bash(&self) -> Bash {
         let limits = ExecutionLimits::new()
             .timeout(self.script.limit)
-            .max_commands(COMMANDS)
-            .max_loop_iterations(ROUNDS)
-            .max_total_loop_iterations(ALL_ROUNDS)
+            .max_commands(MAX_COMMANDS)
+            .max_loop_iterations(MAX_LOOP_ITERATIONS)
+            .max_total_loop_iterations(MAX_TOTAL_ITERATIONS)
             .max_function_depth(100)
             .max_subst_depth(64)
             .max_subshell_depth(64)
-            .max_stdout_bytes(OUTPUT)
-            .max_stderr_bytes(OUTPUT)
-            .max_live_intermediate_bytes(HELD as u64)
+            .max_stdout_bytes(MAX_OUTPUT_BYTES)
+            .max_stderr_bytes(MAX_OUTPUT_BYTES)
+            .max_live_intermediate_bytes(MAX_MEMORY_BYTES as u64)
             .max_parser_operations(2_000_000)
             .max_background_jobs(16);
-        let memory = MemoryLimits::new().max_total_variable_bytes(HELD).max_array_entries(200_000);
+        let memory = MemoryLimits::new().max_total_variable_bytes(MAX_MEMORY_BYTES).max_array_entries(200_000);
         let mut builder = Bash::builder()
             .fs(self.memory.files.clone())
             .limits(limits)
@@ -248,7 +258,7 @@ impl Job {
             .username("user")
             .hostname("memory")
             .cwd(&self.script.dir)
-            .env("HOME", HOME)
+            .env("HOME", HOME_DIR)
             .env("PATH", "/usr/bin:/bin");
         for (name, value) in &self.script.env {
             builder = builder.env(name, value);
@@ -264,9 +274,9 @@ fn is_unbound(code: i32, stderr: &[u8]) -> bool {
 }
 
 /// Takes a piece of what a script writes.
-fn keep(
-    written: &Mutex<Ended>,
-    stream: fn(&mut Ended) -> &mut Vec<u8>,
+fn append_output(
+    written: &Mutex<ScriptOutput>,
+    stream: fn(&mut ScriptOutput) -> &mut Vec<u8>,
     piece: Vec<u8>,
 ) -> std::future::Ready<bashkit::Result<()>> {
     let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -274,43 +284,45 @@ fn keep(
     std::future::ready(Ok(()))
 }
 
-fn exit(code: i32) -> Exit {
-    Exit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None }
+fn exit(code: i32) -> ProcessExit {
+    ProcessExit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None }
 }
 
 /// A script that runs. Dropping it ends it.
-pub(super) struct Running {
-    ended: oneshot::Receiver<Ended>,
+pub(super) struct RunningScript {
+    ended: oneshot::Receiver<ScriptOutput>,
     stop: Arc<AtomicBool>,
     /// What it wrote, once it has ended, as far as nobody took it.
-    left: VecDeque<Noticed>,
-    exit: Option<Exit>,
+    pending_events: VecDeque<ProcessEvent>,
+    exit: Option<ProcessExit>,
 }
 
-impl Drop for Running {
+impl Drop for RunningScript {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 #[async_trait]
-impl Process for Running {
-    async fn next(&mut self) -> Noticed {
+impl Process for RunningScript {
+    async fn next(&mut self) -> ProcessEvent {
         if self.exit.is_none() {
-            let ended = (&mut self.ended).await.unwrap_or_else(|_| Ended::broken());
-            self.left.extend(ended.stdout.chunks(PIECE).map(|piece| Noticed::Stdout(piece.to_vec())));
-            self.left.extend(ended.stderr.chunks(PIECE).map(|piece| Noticed::Stderr(piece.to_vec())));
+            let ended = (&mut self.ended).await.unwrap_or_else(|_| ScriptOutput::thread_died());
+            self.pending_events
+                .extend(ended.stdout.chunks(OUTPUT_CHUNK_BYTES).map(|piece| ProcessEvent::Stdout(piece.to_vec())));
+            self.pending_events
+                .extend(ended.stderr.chunks(OUTPUT_CHUNK_BYTES).map(|piece| ProcessEvent::Stderr(piece.to_vec())));
             self.exit = Some(exit(ended.code));
         }
-        let gone = || Noticed::Exit(self.exit.clone().unwrap_or_else(|| exit(134)));
-        self.left.pop_front().unwrap_or_else(gone)
+        let gone = || ProcessEvent::Exit(self.exit.clone().unwrap_or_else(|| exit(134)));
+        self.pending_events.pop_front().unwrap_or_else(gone)
     }
 
     async fn write(&mut self, _: &[u8]) -> Result<()> {
         Err(Error::failed("a script in memory reads only what it was given at its start"))
     }
 
-    async fn close(&mut self) -> Result<()> {
+    async fn close_stdin(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -326,11 +338,11 @@ impl Process for Running {
             Signal::Terminate => 15,
         };
         self.stop.store(true, Ordering::Relaxed);
-        self.exit.get_or_insert(Exit { signal: Some(number), ..exit(128 + number) });
+        self.exit.get_or_insert(ProcessExit { signal: Some(number), ..exit(128 + number) });
         Ok(())
     }
 
-    fn level(&self) -> Level {
-        Level::Full
+    fn sandbox_level(&self) -> SandboxLevel {
+        SandboxLevel::Full
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bashkit::FileSystem;
-use helve_contract::ports::{Kind, Noise};
+use helve_contract::ports::{FileKind, IgnoreOptions};
 use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
@@ -18,38 +18,38 @@ use ignore::{
 use super::place::kind;
 
 /// How deep folders are walked.
-const DEPTH: usize = 256;
+const MAX_DEPTH: usize = 256;
 
 /// Something met on a walk.
-pub(super) struct Met {
+pub(super) struct WalkEntry {
     /// Its absolute path.
     pub(super) path: PathBuf,
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
     pub(super) size: u64,
     pub(super) modified: SystemTime,
 }
 
 /// What a walk passes over.
-pub(super) struct Sieve<'a> {
-    pub(super) noise: Noise,
+pub(super) struct WalkFilter<'a> {
+    pub(super) noise: IgnoreOptions,
     pub(super) globs: Option<&'a Override>,
     pub(super) types: Option<&'a Types>,
 }
 
 /// The ignore files of a folder and of those above it, the innermost first.
-struct Rules {
+struct IgnoreRules {
     own: Gitignore,
-    above: Option<Arc<Rules>>,
+    above: Option<Arc<IgnoreRules>>,
 }
 
 /// Everything beneath a folder, sorted by path.
-pub(super) async fn all(files: &dyn FileSystem, from: &Path) -> Vec<Met> {
-    let everything = Noise { ignored: true, hidden: true };
-    walk(files, from, &Sieve { noise: everything, globs: None, types: None }).await
+pub(super) async fn walk_all(files: &dyn FileSystem, from: &Path) -> Vec<WalkEntry> {
+    let everything = IgnoreOptions { ignored: true, hidden: true };
+    walk(files, from, &WalkFilter { noise: everything, globs: None, types: None }).await
 }
 
 /// What passes the sieve beneath a folder, sorted by path.
-pub(super) async fn walk(files: &dyn FileSystem, from: &Path, sieve: &Sieve<'_>) -> Vec<Met> {
+pub(super) async fn walk(files: &dyn FileSystem, from: &Path, sieve: &WalkFilter<'_>) -> Vec<WalkEntry> {
     let mut met = Vec::new();
     let (mut rules, mut in_git) = (None, false);
     if !sieve.noise.ignored {
@@ -66,13 +66,13 @@ pub(super) async fn walk(files: &dyn FileSystem, from: &Path, sieve: &Sieve<'_>)
         let rules = if sieve.noise.ignored { None } else { read_rules(files, &folder, in_git, above).await };
         for entry in files.read_dir(&folder).await.unwrap_or_default() {
             let (path, kind) = (folder.join(&entry.name), kind(&entry.metadata));
-            if !passes(sieve, rules.as_deref(), &path, kind == Kind::Folder) {
+            if !is_included(sieve, rules.as_deref(), &path, kind == FileKind::Folder) {
                 continue;
             }
-            if kind == Kind::Folder && depth < DEPTH {
+            if kind == FileKind::Folder && depth < MAX_DEPTH {
                 left.push((path.clone(), rules.clone(), in_git, depth + 1));
             }
-            met.push(Met { path, kind, size: entry.metadata.size, modified: entry.metadata.modified });
+            met.push(WalkEntry { path, kind, size: entry.metadata.size, modified: entry.metadata.modified });
         }
     }
     met.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -80,7 +80,7 @@ pub(super) async fn walk(files: &dyn FileSystem, from: &Path, sieve: &Sieve<'_>)
 }
 
 /// Globs decide first; then ignore files, types, and the dot of a hidden name.
-fn passes(sieve: &Sieve<'_>, rules: Option<&Rules>, path: &Path, is_folder: bool) -> bool {
+fn is_included(sieve: &WalkFilter<'_>, rules: Option<&IgnoreRules>, path: &Path, is_folder: bool) -> bool {
     if let Some(globs) = sieve.globs.filter(|it| !it.is_empty()) {
         match globs.matched(path, is_folder) {
             Match::None => {}
@@ -115,8 +115,8 @@ async fn read_rules(
     files: &dyn FileSystem,
     folder: &Path,
     in_git: bool,
-    above: Option<Arc<Rules>>,
-) -> Option<Arc<Rules>> {
+    above: Option<Arc<IgnoreRules>>,
+) -> Option<Arc<IgnoreRules>> {
     let mut builder = GitignoreBuilder::new(folder);
     let mut any = false;
     // The later one decides.
@@ -132,7 +132,7 @@ async fn read_rules(
         }
     }
     match builder.build() {
-        Ok(own) if any => Some(Arc::new(Rules { own, above })),
+        Ok(own) if any => Some(Arc::new(IgnoreRules { own, above })),
         _ => above,
     }
 }

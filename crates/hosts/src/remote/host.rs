@@ -9,14 +9,14 @@ use async_trait::async_trait;
 use helve_contract::{
     Error, Result, Root, SafePath, Workspace,
     ports::{
-        Change, Chunk, Command, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches, Process,
-        Span, Stat, Written,
+        DirEntry, DirListing, Expect, FileChange, FileChunk, FileKind, FindQuery, FindResult, GrepQuery, GrepResult,
+        Host, ListOptions, Process, ProcessSpec, SandboxLevel, Span, Stat, WriteOutcome,
     },
 };
 use tokio::sync::Mutex;
 
-use super::Remote;
-use crate::Local;
+use super::RemoteClient;
+use crate::LocalHost;
 
 /// Makes a connection to another machine.
 #[async_trait]
@@ -25,7 +25,7 @@ pub(crate) trait Connect: Send + Sync {
     fn name(&self) -> String;
 
     /// Connects, for a workspace whose roots are all over there.
-    async fn connect(&self, workspace: &Workspace) -> Result<Remote>;
+    async fn connect(&self, workspace: &Workspace) -> Result<RemoteClient>;
 
     /// Whether a new connection finds the files of a lost one.
     fn keeps_files(&self) -> bool;
@@ -43,9 +43,9 @@ pub struct RemoteHost {
     /// The workspace folder over there.
     folder: PathBuf,
     workspace: Workspace,
-    near: Local,
-    remote: Mutex<Option<Arc<Remote>>>,
-    level: RwLock<Level>,
+    near: LocalHost,
+    remote: Mutex<Option<Arc<RemoteClient>>>,
+    level: RwLock<SandboxLevel>,
 }
 
 impl RemoteHost {
@@ -53,7 +53,7 @@ impl RemoteHost {
         connector: Box<dyn Connect>,
         folder: PathBuf,
         workspace: &Workspace,
-        near: Local,
+        near: LocalHost,
     ) -> Result<Self> {
         check_folder(&folder)?;
         let far: Vec<Root> = workspace
@@ -69,7 +69,7 @@ impl RemoteHost {
                 connector.name()
             )));
         }
-        let workspace = Workspace::new(far, workspace.rules().clone(), workspace.reading());
+        let workspace = Workspace::new(far, workspace.rules().clone(), workspace.path_style());
         Ok(Self {
             name: connector.name(),
             connector,
@@ -77,7 +77,7 @@ impl RemoteHost {
             workspace,
             near,
             remote: Mutex::new(None),
-            level: RwLock::new(Level::External),
+            level: RwLock::new(SandboxLevel::External),
         })
     }
 
@@ -87,7 +87,7 @@ impl RemoteHost {
     }
 
     /// The connection, made now where there is none.
-    async fn remote(&self) -> Result<Arc<Remote>> {
+    async fn remote(&self) -> Result<Arc<RemoteClient>> {
         let mut remote = self.remote.lock().await;
         match &*remote {
             Some(open) if !open.is_closed() => return Ok(open.clone()),
@@ -100,7 +100,7 @@ impl RemoteHost {
             _ => {}
         }
         let open = Arc::new(self.connector.connect(&self.workspace).await?);
-        *self.level.write().unwrap_or_else(PoisonError::into_inner) = open.level();
+        *self.level.write().unwrap_or_else(PoisonError::into_inner) = open.sandbox_level();
         *remote = Some(open.clone());
         Ok(open)
     }
@@ -142,20 +142,20 @@ impl Host for RemoteHost {
         on_its_side!(self, path, real_path())
     }
 
-    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
+    async fn read(&self, path: &SafePath, span: Span) -> Result<FileChunk> {
         on_its_side!(self, path, read(span))
     }
 
-    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome> {
         on_its_side!(self, path, write(bytes, expect))
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
+    async fn apply_changes(&self, changes: Vec<FileChange>) -> Result<Vec<String>> {
         let (mut far, mut near) = (false, false);
         for change in &changes {
             let (path, like) = match change {
-                Change::Write { path, like, .. } => (path, like.as_ref()),
-                Change::Remove { path, .. } => (path, None),
+                FileChange::Write { path, like, .. } => (path, like.as_ref()),
+                FileChange::Remove { path, .. } => (path, None),
             };
             for path in [Some(path), like].into_iter().flatten() {
                 if self.is_far(path) { far = true } else { near = true }
@@ -166,43 +166,43 @@ impl Host for RemoteHost {
                 "files on {} and on this machine cannot be changed in one step; change them one after the other",
                 self.name
             ))),
-            (true, false) => self.remote().await?.change(changes).await,
-            (false, _) => self.near.change(changes).await,
+            (true, false) => self.remote().await?.apply_changes(changes).await,
+            (false, _) => self.near.apply_changes(changes).await,
         }
     }
 
-    async fn remove(&self, path: &SafePath) -> Result<Kind> {
+    async fn remove(&self, path: &SafePath) -> Result<FileKind> {
         on_its_side!(self, path, remove())
     }
 
-    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
+    async fn list(&self, path: &SafePath) -> Result<Vec<DirEntry>> {
         on_its_side!(self, path, list())
     }
 
-    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
-        on_its_side!(self, path, glance(glance))
+    async fn list_with(&self, path: &SafePath, glance: ListOptions) -> Result<DirListing> {
+        on_its_side!(self, path, list_with(glance))
     }
 
-    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
+    async fn find(&self, path: &SafePath, find: &FindQuery) -> Result<FindResult> {
         on_its_side!(self, path, find(find))
     }
 
-    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
+    async fn grep(&self, path: &SafePath, grep: &GrepQuery) -> Result<GrepResult> {
         on_its_side!(self, path, grep(grep))
     }
 
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
-        if !self.is_far(&command.dir) {
+    async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>> {
+        if !self.is_far(&command.cwd) {
             return Err(Error::denied(format!(
                 "{} is on this machine, and commands run on {}; start it in the workspace",
-                command.dir, self.name
+                command.cwd, self.name
             )));
         }
         let roots = command.roots.iter().filter(|root| self.is_far(root)).cloned().collect();
-        self.remote().await?.spawn(&Command { roots, ..command.clone() }).await
+        self.remote().await?.spawn(&ProcessSpec { roots, ..command.clone() }).await
     }
 
-    fn level(&self) -> Level {
+    fn sandbox_level(&self) -> SandboxLevel {
         *self.level.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -217,7 +217,7 @@ mod tests {
         },
     };
 
-    use helve_contract::{Access, PathRules, Reading};
+    use helve_contract::{Access, PathRules, PathStyle};
     use tokio::task::AbortHandle;
 
     use super::*;
@@ -236,13 +236,13 @@ mod tests {
             "far".to_owned()
         }
 
-        async fn connect(&self, workspace: &Workspace) -> Result<Remote> {
+        async fn connect(&self, workspace: &Workspace) -> Result<RemoteClient> {
             let (here, there) = tokio::io::duplex(1 << 16);
             let (from, to) = tokio::io::split(there);
-            let end = tokio::spawn(async move { serve(Arc::new(Local::new()), from, to).await });
+            let end = tokio::spawn(async move { serve(Arc::new(LocalHost::new()), from, to).await });
             self.ends.lock().unwrap().push(end.abort_handle());
             let (from, to) = tokio::io::split(here);
-            Remote::connect("far", workspace, from, to).await
+            RemoteClient::connect("far", workspace, from, to).await
         }
 
         fn keeps_files(&self) -> bool {
@@ -265,16 +265,16 @@ mod tests {
 
         fn workspace(&self) -> Workspace {
             let roots = [Root::writable(self.0.join("far")), Root::writable(self.0.join("near"))];
-            Workspace::new(roots, PathRules::default(), Reading::Relative)
+            Workspace::new(roots, PathRules::default(), PathStyle::Relative)
         }
 
         fn host(&self, connector: &InProcess) -> RemoteHost {
             let connector = Box::new(connector.clone());
-            RemoteHost::new(connector, self.0.join("far"), &self.workspace(), Local::new()).unwrap()
+            RemoteHost::new(connector, self.0.join("far"), &self.workspace(), LocalHost::new()).unwrap()
         }
 
         fn path(&self, side: &str) -> SafePath {
-            self.workspace().at(&self.0.join(side), "a.txt", Access::Write).unwrap()
+            self.workspace().resolve_in_root(&self.0.join(side), "a.txt", Access::Write).unwrap()
         }
     }
 
@@ -294,15 +294,15 @@ mod tests {
         host.write(&ground.path("far"), b"f", Expect::Anything).await.unwrap();
         assert_eq!(connector.ends.lock().unwrap().len(), 1);
         assert_eq!(host.read(&ground.path("far"), Span::first(9)).await.unwrap().bytes, b"f");
-        let write = |side: &str| Change::Write {
+        let write = |side: &str| FileChange::Write {
             path: ground.path(side),
             bytes: Vec::new(),
             expect: Expect::Anything,
             like: None,
         };
-        let mixed = host.change(vec![write("near"), write("far")]).await.unwrap_err().to_string();
+        let mixed = host.apply_changes(vec![write("near"), write("far")]).await.unwrap_err().to_string();
         assert!(mixed.starts_with("files on far and on this machine cannot be changed in one step"), "{mixed}");
-        host.change(vec![write("far")]).await.unwrap();
+        host.apply_changes(vec![write("far")]).await.unwrap();
     }
 
     #[tokio::test]
@@ -331,7 +331,7 @@ mod tests {
             [("work", "give the absolute path"), ("/", "give the absolute path"), ("/no/such", "no root of")]
         {
             let connector = Box::new(InProcess::default());
-            let opened = RemoteHost::new(connector, folder.into(), &ground.workspace(), Local::new());
+            let opened = RemoteHost::new(connector, folder.into(), &ground.workspace(), LocalHost::new());
             let told = opened.err().map(|error| error.to_string()).unwrap_or_default();
             assert!(told.contains(why), "{folder}: {told}");
         }

@@ -1,7 +1,7 @@
 //! A host on another machine: the same program runs there and serves its local host over a pipe.
 //!
 //! Everything goes over one connection: files, searches, programs with their output and signals. When the pipe
-//! closes, the far end ends every program it started for us. What carries the pipe is another matter: [`Ssh`] starts
+//! closes, the far end ends every program it started for us. What carries the pipe is another matter: [`SshConfig`] starts
 //! the far end with the `ssh` program.
 
 mod host;
@@ -19,10 +19,10 @@ use std::{
 
 use async_trait::async_trait;
 use helve_contract::{
-    Error, FileFault, Result, SafePath, Workspace,
+    Error, FileErrorKind, Result, SafePath, Workspace,
     ports::{
-        Change, Chunk, Command, Exit, Expect, Find, Found, Grep, Host, Item, Kind, Level, Matches, Noticed, Process,
-        Signal, Span, Stat, Written,
+        DirEntry, Expect, FileChange, FileChunk, FileKind, FindQuery, FindResult, GrepQuery, GrepResult, Host, Process,
+        ProcessEvent, ProcessExit, ProcessSpec, SandboxLevel, Signal, Span, Stat, WriteOutcome,
     },
 };
 use tokio::{
@@ -31,41 +31,41 @@ use tokio::{
 };
 
 pub(crate) use self::host::{Connect, check_folder};
-use self::wire::{Answer, Ask, Deed, OneChange, Order, Place, Tell};
+use self::wire::{ClientMessage, HostRequest, HostResponse, ProcessControl, ServerMessage, WireChange, WorkspaceSpec};
 pub use self::{
     host::RemoteHost,
-    route::{Allowed, ForcedCommand, Routed, host_exec, run_forced},
+    route::{CommandAllowlist, ForcedCommand, SshRoutedHost, check_forced_command, exec_forced_command},
     serve::serve,
-    ssh::Ssh,
+    ssh::SshConfig,
 };
 
 /// How long the far end may take to greet.
-const GREETING: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A host at the other end of a pipe.
-pub struct Remote {
-    level: Level,
-    link: Arc<Link>,
+pub struct RemoteClient {
+    level: SandboxLevel,
+    link: Arc<RemoteConnection>,
 }
 
 /// The near end of the pipe. Closing it ends the far end.
-struct Link {
+struct RemoteConnection {
     name: String,
     out: mpsc::UnboundedSender<Vec<u8>>,
     next: AtomicU64,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingReplies>,
     /// What carries the pipe, and goes with it.
-    _carrier: Box<dyn Send + Sync>,
+    _transport: Box<dyn Send + Sync>,
 }
 
 #[derive(Default)]
-struct Waiting {
-    answers: HashMap<u64, oneshot::Sender<Result<Answer>>>,
-    programs: HashMap<u64, mpsc::Sender<Noticed>>,
+struct PendingReplies {
+    answers: HashMap<u64, oneshot::Sender<Result<HostResponse>>>,
+    programs: HashMap<u64, mpsc::Sender<ProcessEvent>>,
     closed: bool,
 }
 
-impl Remote {
+impl RemoteClient {
     /// Greets the far end over a pipe.
     pub async fn connect(
         name: impl Into<String>,
@@ -73,11 +73,11 @@ impl Remote {
         from: impl AsyncRead + Unpin + Send + 'static,
         to: impl AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Self> {
-        Self::carried(name, workspace, from, to, ()).await
+        Self::connect_over(name, workspace, from, to, ()).await
     }
 
     /// The same, over a pipe that lasts as long as `carrier` does: it is dropped after the last use of the host.
-    pub(crate) async fn carried(
+    pub(crate) async fn connect_over(
         name: impl Into<String>,
         workspace: &Workspace,
         mut from: impl AsyncRead + Unpin + Send + 'static,
@@ -85,14 +85,14 @@ impl Remote {
         carrier: impl Send + Sync + 'static,
     ) -> Result<Self> {
         let name = name.into();
-        let hello = Ask::Hello { version: wire::VERSION, place: Place::of(workspace) };
-        let greeted = tokio::time::timeout(GREETING, async {
+        let hello = ClientMessage::Hello { version: wire::VERSION, place: WorkspaceSpec::of(workspace) };
+        let greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, async {
             wire::send(&mut to, &hello).await?;
-            wire::receive::<Tell>(&mut from).await
+            wire::receive::<ServerMessage>(&mut from).await
         });
         let level = match greeted.await {
-            Ok(Ok(Some(Tell::Ready { version: wire::VERSION, level }))) => level,
-            Ok(Ok(Some(Tell::Ready { version, .. }))) => {
+            Ok(Ok(Some(ServerMessage::Ready { version: wire::VERSION, level }))) => level,
+            Ok(Ok(Some(ServerMessage::Ready { version, .. }))) => {
                 return Err(Error::failed(format!(
                     "{name} runs another version (protocol {version}, here {}); install the same helve there",
                     wire::VERSION
@@ -100,19 +100,27 @@ impl Remote {
             }
             Ok(Ok(_)) => return Err(Error::failed(format!("{name} closed the connection before it greeted"))),
             Ok(Err(error)) => return Err(Error::failed(format!("{name} cannot be reached: {error}"))),
-            Err(_) => return Err(Error::failed(format!("{name} did not greet within {} s", GREETING.as_secs()))),
+            Err(_) => {
+                return Err(Error::failed(format!("{name} did not greet within {} s", HANDSHAKE_TIMEOUT.as_secs())));
+            }
         };
         let (out, mut queue) = mpsc::unbounded_channel();
-        let link = Link { name, out, next: AtomicU64::new(1), waiting: Mutex::default(), _carrier: Box::new(carrier) };
+        let link = RemoteConnection {
+            name,
+            out,
+            next: AtomicU64::new(1),
+            waiting: Mutex::default(),
+            _transport: Box::new(carrier),
+        };
         let link = Arc::new(link);
-        tokio::spawn(wire::pass_on(async move || queue.recv().await, to));
-        tokio::spawn(read(Arc::downgrade(&link), from));
+        tokio::spawn(wire::write_frames(async move || queue.recv().await, to));
+        tokio::spawn(read_loop(Arc::downgrade(&link), from));
         Ok(Self { level, link })
     }
 
-    async fn ask(&self, deed: Deed) -> Result<Answer> {
-        let id = self.link.number();
-        self.link.ask(id, &Ask::Do { id, deed }).await
+    async fn request(&self, deed: HostRequest) -> Result<HostResponse> {
+        let id = self.link.next_id();
+        self.link.request(id, &ClientMessage::Do { id, deed }).await
     }
 
     /// Whether the connection is lost.
@@ -120,87 +128,87 @@ impl Remote {
         self.link.waiting().closed
     }
 
-    fn confused(&self) -> Error {
+    fn unexpected_response(&self) -> Error {
         Error::failed(format!("{} answered something else than was asked", self.link.name))
     }
 }
 
-impl Link {
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
+impl RemoteConnection {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, PendingReplies> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn number(&self) -> u64 {
+    fn next_id(&self) -> u64 {
         self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Asks, and waits for the answer. When nobody waits any more, the far end is told.
-    async fn ask(&self, id: u64, ask: &Ask) -> Result<Answer> {
+    async fn request(&self, id: u64, ask: &ClientMessage) -> Result<HostResponse> {
         let frame = wire::frame(ask).map_err(|error| Error::failed(format!("this is {error}")))?;
         let (answer, wait) = oneshot::channel();
         {
             let mut waiting = self.waiting();
             if waiting.closed {
-                return Err(self.lost());
+                return Err(self.closed_error());
             }
             waiting.answers.insert(id, answer);
         }
-        let mut asked = Asked { link: self, id, answered: false };
-        self.out.send(frame).map_err(|_| self.lost())?;
-        let answer = wait.await.map_err(|_| self.lost());
+        let mut asked = PendingRequest { link: self, id, answered: false };
+        self.out.send(frame).map_err(|_| self.closed_error())?;
+        let answer = wait.await.map_err(|_| self.closed_error());
         asked.answered = true;
         answer?
     }
 
     /// Tells the far end something that has no answer. Where the pipe is lost there is nobody to tell.
-    fn tell(&self, ask: &Ask) {
+    fn notify(&self, ask: &ClientMessage) {
         if let Ok(frame) = wire::frame(ask) {
             _ = self.out.send(frame);
         }
     }
 
-    fn lost(&self) -> Error {
+    fn closed_error(&self) -> Error {
         Error::failed(format!("the connection to {} is lost; nothing more was done there", self.name))
     }
 }
 
 /// A question under way.
-struct Asked<'a> {
-    link: &'a Link,
+struct PendingRequest<'a> {
+    link: &'a RemoteConnection,
     id: u64,
     answered: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         if !self.answered {
             self.link.waiting().answers.remove(&self.id);
-            self.link.tell(&Ask::Forget { id: self.id });
+            self.link.notify(&ClientMessage::Forget { id: self.id });
         }
     }
 }
 
 /// Hands out what the far end tells, until it ends or nobody holds the near end.
-async fn read(link: std::sync::Weak<Link>, mut from: impl AsyncRead + Unpin) {
+async fn read_loop(link: std::sync::Weak<RemoteConnection>, mut from: impl AsyncRead + Unpin) {
     loop {
-        let told: io::Result<Option<Tell>> = wire::receive(&mut from).await;
+        let told: io::Result<Option<ServerMessage>> = wire::receive(&mut from).await;
         let Some(link) = link.upgrade() else { return };
         let mut waiting = link.waiting();
         match told {
-            Ok(Some(Tell::Done { id, answer })) => {
+            Ok(Some(ServerMessage::Done { id, answer })) => {
                 if let Some(wait) = waiting.answers.remove(&id) {
                     _ = wait.send(answer.map_err(Error::from));
                 }
             }
-            Ok(Some(Tell::Noticed { process, what })) => {
+            Ok(Some(ServerMessage::Noticed { process, what })) => {
                 // There is room for all that the far end may send; one that sends more is not listened to.
                 if waiting.programs.get(&process).is_some_and(|listener| listener.try_send(what).is_err()) {
                     waiting.programs.remove(&process);
                 }
             }
-            Ok(Some(Tell::Ready { .. })) => {}
+            Ok(Some(ServerMessage::Ready { .. })) => {}
             Ok(None) | Err(_) => {
-                *waiting = Waiting { closed: true, ..Waiting::default() };
+                *waiting = PendingReplies { closed: true, ..PendingReplies::default() };
                 return;
             }
         }
@@ -210,37 +218,38 @@ async fn read(link: std::sync::Weak<Link>, mut from: impl AsyncRead + Unpin) {
 /// One operation: ask, and take the answer of its kind.
 macro_rules! asked {
     ($self:ident, $deed:expr, $kind:path) => {
-        match $self.ask($deed).await? {
+        match $self.request($deed).await? {
             $kind(answer) => Ok(answer),
-            _ => Err($self.confused()),
+            _ => Err($self.unexpected_response()),
         }
     };
 }
 
 #[async_trait]
-impl Host for Remote {
+impl Host for RemoteClient {
     fn name(&self) -> &str {
         &self.link.name
     }
 
     async fn stat(&self, path: &SafePath) -> Result<Stat> {
-        asked!(self, Deed::Stat(path.into()), Answer::Stat)
+        asked!(self, HostRequest::Stat(path.into()), HostResponse::Stat)
     }
 
     async fn real_path(&self, path: &SafePath) -> Result<std::path::PathBuf> {
-        asked!(self, Deed::RealPath(path.into()), Answer::RealPath)
+        asked!(self, HostRequest::RealPath(path.into()), HostResponse::RealPath)
     }
 
-    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
-        let part = |start: u64, len: u64| Deed::Read(path.into(), Span { start, len: len.min(wire::PART) });
-        let mut chunk: Chunk = asked!(self, part(span.start, span.len), Answer::Chunk)?;
+    async fn read(&self, path: &SafePath, span: Span) -> Result<FileChunk> {
+        let part =
+            |start: u64, len: u64| HostRequest::Read(path.into(), Span { start, len: len.min(wire::MAX_READ_BYTES) });
+        let mut chunk: FileChunk = asked!(self, part(span.start, span.len), HostResponse::Chunk)?;
         // A file that does not fit into one message comes in several, all of the same state.
         while (chunk.bytes.len() as u64) < span.len && span.start.saturating_add(chunk.bytes.len() as u64) < chunk.size
         {
             let had = chunk.bytes.len() as u64;
-            let more: Chunk = asked!(self, part(span.start + had, span.len - had), Answer::Chunk)?;
+            let more: FileChunk = asked!(self, part(span.start + had, span.len - had), HostResponse::Chunk)?;
             if more.stamp != chunk.stamp {
-                return Err(Error::file(path, FileFault::Changed));
+                return Err(Error::file(path, FileErrorKind::Changed));
             }
             if more.bytes.is_empty() {
                 break;
@@ -250,114 +259,118 @@ impl Host for Remote {
         Ok(chunk)
     }
 
-    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
-        asked!(self, Deed::Write(path.into(), bytes.to_vec(), expect), Answer::Written)
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome> {
+        asked!(self, HostRequest::Write(path.into(), bytes.to_vec(), expect), HostResponse::Written)
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
+    async fn apply_changes(&self, changes: Vec<FileChange>) -> Result<Vec<String>> {
         let changes = changes
             .into_iter()
             .map(|change| match change {
-                Change::Write { path, bytes, expect, like } => {
-                    OneChange::Write { path: (&path).into(), bytes, expect, like: like.as_ref().map(Into::into) }
+                FileChange::Write { path, bytes, expect, like } => {
+                    WireChange::Write { path: (&path).into(), bytes, expect, like: like.as_ref().map(Into::into) }
                 }
-                Change::Remove { path, expect } => OneChange::Remove { path: (&path).into(), expect },
+                FileChange::Remove { path, expect } => WireChange::Remove { path: (&path).into(), expect },
             })
             .collect();
-        asked!(self, Deed::Change(changes), Answer::Remarks)
+        asked!(self, HostRequest::Change(changes), HostResponse::Remarks)
     }
 
-    async fn remove(&self, path: &SafePath) -> Result<Kind> {
-        asked!(self, Deed::Remove(path.into()), Answer::Kind)
+    async fn remove(&self, path: &SafePath) -> Result<FileKind> {
+        asked!(self, HostRequest::Remove(path.into()), HostResponse::Kind)
     }
 
-    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
-        asked!(self, Deed::List(path.into()), Answer::Items)
+    async fn list(&self, path: &SafePath) -> Result<Vec<DirEntry>> {
+        asked!(self, HostRequest::List(path.into()), HostResponse::Items)
     }
 
-    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
-        asked!(self, Deed::Find(path.into(), find.clone()), Answer::Found)
+    async fn find(&self, path: &SafePath, find: &FindQuery) -> Result<FindResult> {
+        asked!(self, HostRequest::Find(path.into(), find.clone()), HostResponse::Found)
     }
 
-    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
-        asked!(self, Deed::Grep(path.into(), grep.clone()), Answer::Matches)
+    async fn grep(&self, path: &SafePath, grep: &GrepQuery) -> Result<GrepResult> {
+        asked!(self, HostRequest::Grep(path.into(), grep.clone()), HostResponse::Matches)
     }
 
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
-        let (listener, told) = mpsc::channel(wire::WINDOW);
-        let id = self.link.number();
+    async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>> {
+        let (listener, told) = mpsc::channel(wire::OUTPUT_WINDOW);
+        let id = self.link.next_id();
         self.link.waiting().programs.insert(id, listener);
         // Made before it is asked for: whoever gives up on the way ends it.
-        let mut program = Program { id, level: Level::None, told, link: self.link.clone(), end: None };
-        let Answer::Process(level) = self.link.ask(id, &Ask::Do { id, deed: Deed::Spawn(command.into()) }).await?
+        let mut program =
+            RemoteProcess { id, level: SandboxLevel::None, events: told, link: self.link.clone(), end: None };
+        let HostResponse::Process(level) =
+            self.link.request(id, &ClientMessage::Do { id, deed: HostRequest::Spawn(command.into()) }).await?
         else {
-            return Err(self.confused());
+            return Err(self.unexpected_response());
         };
         if self.link.waiting().closed {
-            return Err(self.link.lost());
+            return Err(self.link.closed_error());
         }
         program.level = level;
         Ok(Box::new(program))
     }
 
-    fn level(&self) -> Level {
+    fn sandbox_level(&self) -> SandboxLevel {
         self.level
     }
 }
 
 /// A program on the other machine.
-struct Program {
+struct RemoteProcess {
     id: u64,
-    level: Level,
-    told: mpsc::Receiver<Noticed>,
-    link: Arc<Link>,
-    end: Option<Exit>,
+    level: SandboxLevel,
+    events: mpsc::Receiver<ProcessEvent>,
+    link: Arc<RemoteConnection>,
+    end: Option<ProcessExit>,
 }
 
-impl Program {
-    async fn order(&self, order: Order) -> Result<()> {
-        let id = self.link.number();
-        self.link.ask(id, &Ask::Order { id, process: self.id, order }).await.map(drop)
+impl RemoteProcess {
+    async fn control(&self, order: ProcessControl) -> Result<()> {
+        let id = self.link.next_id();
+        self.link.request(id, &ClientMessage::Order { id, process: self.id, order }).await.map(drop)
     }
 }
 
 #[async_trait]
-impl Process for Program {
-    async fn next(&mut self) -> Noticed {
+impl Process for RemoteProcess {
+    async fn next(&mut self) -> ProcessEvent {
         if let Some(end) = &self.end {
-            return Noticed::Exit(end.clone());
+            return ProcessEvent::Exit(end.clone());
         }
-        let what = self.told.recv().await.unwrap_or_else(|| {
+        let what = self.events.recv().await.unwrap_or_else(|| {
             let denials = vec!["the connection to the program's machine was lost; the program was ended there".into()];
-            Noticed::Exit(Exit { code: 255, signal: None, left_behind: false, denials, dir: None })
+            ProcessEvent::Exit(ProcessExit { code: 255, signal: None, left_behind: false, denials, dir: None })
         });
         match &what {
-            Noticed::Exit(exit) => self.end = Some(exit.clone()),
-            Noticed::Stdout(_) | Noticed::Stderr(_) => self.link.tell(&Ask::Took { process: self.id }),
+            ProcessEvent::Exit(exit) => self.end = Some(exit.clone()),
+            ProcessEvent::Stdout(_) | ProcessEvent::Stderr(_) => {
+                self.link.notify(&ClientMessage::Took { process: self.id })
+            }
         }
         what
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.order(Order::Input(bytes.to_vec())).await
+        self.control(ProcessControl::Input(bytes.to_vec())).await
     }
 
-    async fn close(&mut self) -> Result<()> {
-        self.order(Order::Close).await
+    async fn close_stdin(&mut self) -> Result<()> {
+        self.control(ProcessControl::Close).await
     }
 
     async fn signal(&mut self, signal: Signal) -> Result<()> {
-        self.order(Order::Signal(signal)).await
+        self.control(ProcessControl::Signal(signal)).await
     }
 
-    fn level(&self) -> Level {
+    fn sandbox_level(&self) -> SandboxLevel {
         self.level
     }
 }
 
-impl Drop for Program {
+impl Drop for RemoteProcess {
     fn drop(&mut self) {
         self.link.waiting().programs.remove(&self.id);
-        self.link.tell(&Ask::Drop { process: self.id });
+        self.link.notify(&ClientMessage::Drop { process: self.id });
     }
 }

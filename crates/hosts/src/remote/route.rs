@@ -22,7 +22,10 @@ use std::{
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result, SafePath,
-    ports::{Command, Exit, GRACE, Host, HostLayer, Input, Level, Noticed, Process, Signal, Streams},
+    ports::{
+        Host, HostLayer, Process, ProcessEvent, ProcessExit, ProcessSpec, SandboxLevel, Signal, StdinSource, Streams,
+        TERMINATION_GRACE,
+    },
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -30,26 +33,26 @@ use rustix::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::ssh::{Line, Ssh, missing};
+use super::ssh::{SshConfig, SshMultiplexing, spawn_error};
 
 /// Which commands may run on the other machine.
 ///
 /// A single word is a program with any arguments; several words are a whole command, exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allowed(Vec<Vec<String>>);
+pub struct CommandAllowlist(Vec<Vec<String>>);
 
-impl Allowed {
+impl CommandAllowlist {
     /// Reads a list, one command each.
     pub fn new<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         let lines = lines.into_iter().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         lines
-            .map(|line| words(line).ok_or_else(|| Error::failed(format!("`{line}` is not a plain command"))))
+            .map(|line| split_words(line).ok_or_else(|| Error::failed(format!("`{line}` is not a plain command"))))
             .collect::<Result<_>>()
             .map(Self)
     }
 
     /// Whether these words are listed.
-    pub fn has(&self, argv: &[String]) -> bool {
+    pub fn contains(&self, argv: &[String]) -> bool {
         self.0.iter().any(|listed| match listed.as_slice() {
             [program] => argv.first() == Some(program),
             listed => listed == argv,
@@ -57,13 +60,13 @@ impl Allowed {
     }
 
     /// The words of a command that is listed; `None` for every other, and for all that needs a shell.
-    pub fn argv(&self, script: &str) -> Option<Vec<String>> {
-        words(script).filter(|argv| self.has(argv))
+    pub fn match_script(&self, script: &str) -> Option<Vec<String>> {
+        split_words(script).filter(|argv| self.contains(argv))
     }
 }
 
 /// The words of a command that means the same with and without a shell; `None` when it needs one.
-fn words(script: &str) -> Option<Vec<String>> {
+fn split_words(script: &str) -> Option<Vec<String>> {
     let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
     let mut letters = script.chars();
     while let Some(letter) = letters.next() {
@@ -167,14 +170,14 @@ const BEFORE_PROGRAM: [&str; 18] = [
 ];
 
 /// One argument for a shell on the other side, so that it is that argument again.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r#"'"'"'"#))
 }
 
 /// How the near side asks for both streams in one pipe: a shell over there reads it the same way.
 const MERGE: &str = " 2>&1";
 
-/// A command that [`host_exec`] has accepted. It dereferences to its program and arguments.
+/// A command that [`check_forced_command`] has accepted. It dereferences to its program and arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForcedCommand {
     argv: Vec<String>,
@@ -190,7 +193,7 @@ impl Deref for ForcedCommand {
 }
 
 /// What the far side does with a forced command: what to run, or why not.
-pub fn host_exec(original: Option<&str>, allowed: &Allowed) -> Result<ForcedCommand> {
+pub fn check_forced_command(original: Option<&str>, allowed: &CommandAllowlist) -> Result<ForcedCommand> {
     let original = original.map(str::trim).filter(|it| !it.is_empty());
     let original = original.ok_or_else(|| Error::denied("denied: no command was sent; there is no shell here"))?;
     let (original, streams) = match original.strip_suffix(MERGE) {
@@ -198,9 +201,9 @@ pub fn host_exec(original: Option<&str>, allowed: &Allowed) -> Result<ForcedComm
         None => (original, Streams::Separate),
     };
     // The near side quotes every word, so that the user's shell on this side would have given them back.
-    let argv =
-        words(original).ok_or_else(|| Error::denied("denied: the command needs a shell, and there is none here"))?;
-    if allowed.has(&argv) {
+    let argv = split_words(original)
+        .ok_or_else(|| Error::denied("denied: the command needs a shell, and there is none here"))?;
+    if allowed.contains(&argv) {
         return Ok(ForcedCommand { argv, streams });
     }
     Err(Error::denied(format!("denied: `{}` is not in this machine's list of allowed commands", argv.join(" "))))
@@ -210,7 +213,7 @@ pub fn host_exec(original: Option<&str>, allowed: &Allowed) -> Result<ForcedComm
 ///
 /// When nobody reads our output any more (the connection was closed, the call ran out of time), the group is ended.
 /// What a command leaves running in its group is ended too: it would hold the connection open.
-pub fn run_forced(forced: &ForcedCommand) -> io::Result<i32> {
+pub fn exec_forced_command(forced: &ForcedCommand) -> io::Result<i32> {
     let (program, arguments) = forced.argv.split_first().ok_or_else(|| io::Error::other("no command"))?;
     let mut command = std::process::Command::new(program);
     command.args(arguments).process_group(0);
@@ -233,7 +236,7 @@ pub fn run_forced(forced: &ForcedCommand) -> io::Result<i32> {
         }
         if watched[1].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
             _ = process::kill_process_group(group, process::Signal::TERM);
-            let grace = Timespec::try_from(GRACE).map_err(io::Error::other)?;
+            let grace = Timespec::try_from(TERMINATION_GRACE).map_err(io::Error::other)?;
             _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&grace));
             break;
         }
@@ -250,28 +253,28 @@ pub fn run_forced(forced: &ForcedCommand) -> io::Result<i32> {
 /// start. One that comes with variables or another start folder is refused, because neither can be sent. A script that
 /// has a listed command among others runs here and ends with a remark. All routed commands share one connection, which
 /// is made for the first.
-pub struct Routed {
+pub struct SshRoutedHost {
     inner: Arc<dyn Host>,
-    ssh: Ssh,
-    allowed: Allowed,
-    line: tokio::sync::Mutex<Option<Shared>>,
+    ssh: SshConfig,
+    allowed: CommandAllowlist,
+    master: tokio::sync::Mutex<Option<SshMaster>>,
 }
 
-impl Routed {
+impl SshRoutedHost {
     /// Sends the commands of this list over `ssh`, the rest to `inner`.
-    pub fn new(inner: Arc<dyn Host>, ssh: Ssh, allowed: Allowed) -> Self {
-        Self { inner, ssh, allowed, line: tokio::sync::Mutex::default() }
+    pub fn new(inner: Arc<dyn Host>, ssh: SshConfig, allowed: CommandAllowlist) -> Self {
+        Self { inner, ssh, allowed, master: tokio::sync::Mutex::default() }
     }
 
     /// The words of a command that goes to the other machine; `None` when it stays here.
-    fn route(&self, command: &Command) -> Result<Option<Vec<String>>> {
+    fn route(&self, command: &ProcessSpec) -> Result<Option<Vec<String>>> {
         let Some(script) = &command.script else { return Ok(None) };
-        if let Some(argv) = self.allowed.argv(script) {
+        if let Some(argv) = self.allowed.match_script(script) {
             return Ok(Some(argv));
         }
         // It would run here instead, which nobody who lists a program for the other machine wants.
         match script.split_ascii_whitespace().next().map(|first| first.trim_end_matches([';', '&', '|'])) {
-            Some(first) if words(script).is_none() && self.allowed.has(&[first.to_owned()]) => {
+            Some(first) if split_words(script).is_none() && self.allowed.contains(&[first.to_owned()]) => {
                 Err(Error::denied(format!(
                     "`{first}` runs on another machine ({}), where there is no shell: send it alone, without operators, \
                      redirections, expansions or globs, and quote special characters with '…'",
@@ -284,7 +287,7 @@ impl Routed {
 
     /// Refuses what cannot be sent along. The other machine has its own folders and environment, and dropping either
     /// would run another command than the one that was asked for.
-    fn refuse_what_is_not_sent(&self, program: &str, command: &Command) -> Result<()> {
+    fn refuse_what_is_not_sent(&self, program: &str, command: &ProcessSpec) -> Result<()> {
         let there = format!("`{program}` runs on another machine ({})", self.ssh.host);
         if command.terminal.is_some() {
             return Err(Error::denied(format!("{there}, where it gets no terminal")));
@@ -296,21 +299,21 @@ impl Routed {
                 names.join(", ")
             )));
         }
-        let top = command.roots.first().map(SafePath::on_host);
-        if top.is_some_and(|top| top != command.dir.on_host()) {
+        let top = command.roots.first().map(SafePath::host_path);
+        if top.is_some_and(|top| top != command.cwd.host_path()) {
             return Err(Error::denied(format!(
                 "{there}, where it starts in its user's own folder: the folder {} does not exist there. Run it from the \
                  workspace's top folder, without another working directory",
-                command.dir
+                command.cwd
             )));
         }
         Ok(())
     }
 
     /// A remark where a script has a listed command in it and runs here all the same.
-    fn stays_here(&self, command: &Command) -> Option<String> {
+    fn stays_here(&self, command: &ProcessSpec) -> Option<String> {
         let script = command.script.as_deref()?;
-        let listed = simple_commands(script).into_iter().find(|argv| self.allowed.has(argv))?;
+        let listed = simple_commands(script).into_iter().find(|argv| self.allowed.contains(argv))?;
         Some(format!(
             "`{}` ran on this machine, not on {}: only a command without operators is sent there. Run it alone to run it \
              there.",
@@ -321,23 +324,23 @@ impl Routed {
 
     /// The socket of the connection, which is made now where there is none.
     async fn socket(&self) -> Result<PathBuf> {
-        let mut line = self.line.lock().await;
-        if !line.as_mut().is_some_and(Shared::is_alive) {
+        let mut line = self.master.lock().await;
+        if !line.as_mut().is_some_and(SshMaster::is_alive) {
             *line = None;
-            *line = Some(Shared::open(&self.ssh).await?);
+            *line = Some(SshMaster::open(&self.ssh).await?);
         }
-        Ok(line.as_ref().map(Shared::socket).unwrap_or_default())
+        Ok(line.as_ref().map(SshMaster::socket).unwrap_or_default())
     }
 }
 
 /// A connection that commands share.
-struct Shared {
+struct SshMaster {
     child: tokio::process::Child,
     folder: PathBuf,
 }
 
-impl Shared {
-    async fn open(ssh: &Ssh) -> Result<Self> {
+impl SshMaster {
+    async fn open(ssh: &SshConfig) -> Result<Self> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|error| Error::Internal(anyhow::anyhow!("no random numbers: {error}")))?;
         let folder = std::env::temp_dir().join(format!("helve-ssh-{:016x}", u64::from_ne_bytes(random)));
@@ -346,7 +349,7 @@ impl Shared {
             .create(&folder)
             .map_err(|error| Error::failed(format!("{}: {error}", folder.display())))?;
         let socket = folder.join("line");
-        let child = ssh.command(Line::Held(&socket))?.stdin(Stdio::null()).spawn().map_err(missing)?;
+        let child = ssh.command(SshMultiplexing::Master(&socket))?.stdin(Stdio::null()).spawn().map_err(spawn_error)?;
         let mut line = Self { child, folder };
         let ready = async {
             while line.is_alive() && !socket.exists() {
@@ -374,7 +377,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SshMaster {
     fn drop(&mut self) {
         _ = self.child.start_kill();
         _ = std::fs::remove_dir_all(&self.folder);
@@ -382,11 +385,11 @@ impl Drop for Shared {
 }
 
 #[async_trait]
-impl HostLayer for Routed {
+impl HostLayer for SshRoutedHost {
     fn inner(&self) -> &dyn Host {
         &*self.inner
     }
-    async fn layered_spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+    async fn layered_spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>> {
         let Some(argv) = self.route(command)? else {
             let process = self.inner.spawn(command).await?;
             return Ok(match self.stays_here(command) {
@@ -396,7 +399,7 @@ impl HostLayer for Routed {
         };
         self.refuse_what_is_not_sent(&argv[0], command)?;
         let socket = self.socket().await?;
-        Ok(Box::new(Sent::start(self.ssh.command(Line::Shared(&socket))?, &argv, command)?))
+        Ok(Box::new(SshProcess::start(self.ssh.command(SshMultiplexing::Shared(&socket))?, &argv, command)?))
     }
 }
 
@@ -408,11 +411,11 @@ struct Remarked {
 
 #[async_trait]
 impl Process for Remarked {
-    async fn next(&mut self) -> Noticed {
+    async fn next(&mut self) -> ProcessEvent {
         match self.process.next().await {
-            Noticed::Exit(mut exit) => {
+            ProcessEvent::Exit(mut exit) => {
                 exit.denials.push(self.remark.clone());
-                Noticed::Exit(exit)
+                ProcessEvent::Exit(exit)
             }
             other => other,
         }
@@ -420,39 +423,39 @@ impl Process for Remarked {
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.process.write(bytes).await
     }
-    async fn close(&mut self) -> Result<()> {
-        self.process.close().await
+    async fn close_stdin(&mut self) -> Result<()> {
+        self.process.close_stdin().await
     }
     async fn signal(&mut self, signal: Signal) -> Result<()> {
         self.process.signal(signal).await
     }
-    fn level(&self) -> Level {
-        self.process.level()
+    fn sandbox_level(&self) -> SandboxLevel {
+        self.process.sandbox_level()
     }
 }
 
 /// A command that runs on the other machine.
 ///
 /// Ending `ssh` closes the command's output over there; `helve host-exec` ends its process group then.
-struct Sent {
+struct SshProcess {
     child: tokio::process::Child,
     stdin: Option<tokio::process::ChildStdin>,
     stdout: Option<tokio::process::ChildStdout>,
     stderr: Option<tokio::process::ChildStderr>,
     ended_by: Option<Signal>,
-    end: Option<Exit>,
+    end: Option<ProcessExit>,
 }
 
-impl Sent {
-    fn start(mut ssh: tokio::process::Command, argv: &[String], command: &Command) -> Result<Self> {
-        let words: Vec<_> = argv.iter().map(|word| quoted(word)).collect();
+impl SshProcess {
+    fn start(mut ssh: tokio::process::Command, argv: &[String], command: &ProcessSpec) -> Result<Self> {
+        let words: Vec<_> = argv.iter().map(|word| shell_quote(word)).collect();
         let merge = if command.streams == Streams::Merged { MERGE } else { "" };
-        let mut child = ssh.arg(words.join(" ") + merge).spawn().map_err(missing)?;
+        let mut child = ssh.arg(words.join(" ") + merge).spawn().map_err(spawn_error)?;
         let mut stdin = child.stdin.take();
-        match &command.input {
-            Input::Closed => stdin = None,
-            Input::Open => {}
-            Input::Bytes(bytes) => {
+        match &command.stdin {
+            StdinSource::Closed => stdin = None,
+            StdinSource::Open => {}
+            StdinSource::Bytes(bytes) => {
                 if let (Some(mut pipe), bytes) = (stdin.take(), bytes.clone()) {
                     tokio::spawn(async move { pipe.write_all(&bytes).await });
                 }
@@ -463,7 +466,7 @@ impl Sent {
 }
 
 /// The next piece of a stream; nothing when it has ended.
-async fn piece(stream: &mut Option<impl AsyncReadExt + Unpin>) -> Option<Vec<u8>> {
+async fn read_chunk(stream: &mut Option<impl AsyncReadExt + Unpin>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; 16_384];
     match stream.as_mut()?.read(&mut bytes).await {
         Ok(count) if count > 0 => {
@@ -478,24 +481,24 @@ async fn piece(stream: &mut Option<impl AsyncReadExt + Unpin>) -> Option<Vec<u8>
 }
 
 #[async_trait]
-impl Process for Sent {
-    async fn next(&mut self) -> Noticed {
+impl Process for SshProcess {
+    async fn next(&mut self) -> ProcessEvent {
         if let Some(end) = &self.end {
-            return Noticed::Exit(end.clone());
+            return ProcessEvent::Exit(end.clone());
         }
         while self.stdout.is_some() || self.stderr.is_some() {
             tokio::select! {
-                Some(bytes) = piece(&mut self.stdout) => return Noticed::Stdout(bytes),
-                Some(bytes) = piece(&mut self.stderr) => return Noticed::Stderr(bytes),
+                Some(bytes) = read_chunk(&mut self.stdout) => return ProcessEvent::Stdout(bytes),
+                Some(bytes) = read_chunk(&mut self.stderr) => return ProcessEvent::Stderr(bytes),
                 else => {}
             }
         }
         let status = self.child.wait().await.ok();
         let signal = self.ended_by.map(|it| if it == Signal::Kill { libc::SIGKILL } else { libc::SIGTERM });
         let code = status.and_then(|it| it.code()).unwrap_or(signal.map_or(255, |it| 128 + it));
-        let exit = Exit { code, signal, left_behind: false, denials: Vec::new(), dir: None };
+        let exit = ProcessExit { code, signal, left_behind: false, denials: Vec::new(), dir: None };
         self.end = Some(exit.clone());
-        Noticed::Exit(exit)
+        ProcessEvent::Exit(exit)
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -503,7 +506,7 @@ impl Process for Sent {
         pipe.write_all(bytes).await.map_err(|error| Error::failed(format!("the command takes no more input: {error}")))
     }
 
-    async fn close(&mut self) -> Result<()> {
+    async fn close_stdin(&mut self) -> Result<()> {
         self.stdin = None;
         Ok(())
     }
@@ -519,8 +522,8 @@ impl Process for Sent {
         }
     }
 
-    fn level(&self) -> Level {
-        Level::External
+    fn sandbox_level(&self) -> SandboxLevel {
+        SandboxLevel::External
     }
 }
 
@@ -530,8 +533,8 @@ mod tests {
 
     #[test]
     fn only_plain_words_leave_the_sandbox() {
-        let allowed = Allowed::new(["git", "docker ps", "# a remark"]).unwrap();
-        let argv = |script: &str| allowed.argv(script).map(|argv| argv.join("|"));
+        let allowed = CommandAllowlist::new(["git", "docker ps", "# a remark"]).unwrap();
+        let argv = |script: &str| allowed.match_script(script).map(|argv| argv.join("|"));
         assert_eq!(argv("git log --format='%h %s'").as_deref(), Some("git|log|--format=%h %s"));
         assert_eq!(argv("docker ps").as_deref(), Some("docker|ps"));
         for script in [
@@ -556,8 +559,8 @@ mod tests {
 
     #[test]
     fn commands_inside_a_script_are_found() {
-        let allowed = Allowed::new(["uname", "docker ps"]).unwrap();
-        let found = |script: &str| simple_commands(script).iter().any(|argv| allowed.has(argv));
+        let allowed = CommandAllowlist::new(["uname", "docker ps"]).unwrap();
+        let found = |script: &str| simple_commands(script).iter().any(|argv| allowed.contains(argv));
         for script in [
             "echo x; uname",
             "cd sub && uname -a",
@@ -587,17 +590,17 @@ mod tests {
 
     #[test]
     fn the_far_side_reads_its_own_list() {
-        let allowed = Allowed::new(["uptime"]).unwrap();
+        let allowed = CommandAllowlist::new(["uptime"]).unwrap();
         let told = |text: Option<&str>| {
-            host_exec(text, &allowed).map_or_else(|error| error.to_string(), |forced| forced.join(" "))
+            check_forced_command(text, &allowed).map_or_else(|error| error.to_string(), |forced| forced.join(" "))
         };
-        let streams = |text: &str| host_exec(Some(text), &allowed).unwrap().streams;
+        let streams = |text: &str| check_forced_command(Some(text), &allowed).unwrap().streams;
         assert_eq!(streams("'uptime'"), Streams::Separate);
         assert_eq!(streams("'uptime' 2>&1"), Streams::Merged);
         assert_eq!(streams("'uptime' ' 2>&1'"), Streams::Separate);
         assert_eq!(told(Some("'uptime' 2>&1 2>&1")), "denied: the command needs a shell, and there is none here");
         assert_eq!(told(Some("'uptime' '-p'")), "uptime -p");
-        assert_eq!(told(Some(&format!("uptime {}", quoted("it's; `$x`")))), "uptime it's; `$x`");
+        assert_eq!(told(Some(&format!("uptime {}", shell_quote("it's; `$x`")))), "uptime it's; `$x`");
         assert_eq!(told(Some("'rm' 'x'")), "denied: `rm x` is not in this machine's list of allowed commands");
         assert_eq!(told(Some("uptime; rm x")), "denied: the command needs a shell, and there is none here");
         assert_eq!(told(None), "denied: no command was sent; there is no shell here");

@@ -9,11 +9,11 @@ use std::{
 use helve_contract::{Error, Result, Workspace};
 use tokio::process::{Child, Command};
 
-use super::Remote;
+use super::RemoteClient;
 
 /// How to reach another machine. Every part comes from configuration, never from a model.
 #[derive(Clone, Debug, Default)]
-pub struct Ssh {
+pub struct SshConfig {
     /// Its name or address.
     pub host: String,
     /// Who to be there.
@@ -28,19 +28,19 @@ pub struct Ssh {
     pub program: Option<String>,
 }
 
-impl Ssh {
+impl SshConfig {
     /// Connects, and starts the far end.
-    pub async fn connect(&self, workspace: &Workspace) -> Result<Remote> {
+    pub async fn connect(&self, workspace: &Workspace) -> Result<RemoteClient> {
         let mut child = self
-            .command(Line::Own)?
+            .command(SshMultiplexing::None)?
             .arg(format!("{} host-serve", self.program.as_deref().unwrap_or("helve")))
             .spawn()
-            .map_err(missing)?;
+            .map_err(spawn_error)?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::failed("ssh was started without its pipes"));
         };
         let name = format!("ssh {}", self.host);
-        match Remote::connect(name, workspace, from, to).await {
+        match RemoteClient::connect(name, workspace, from, to).await {
             Ok(remote) => {
                 // What the far end remarks is for nobody here, but it must not wait for ever to be read.
                 let remarks = child.stderr.take();
@@ -52,12 +52,12 @@ impl Ssh {
                 });
                 Ok(remote)
             }
-            Err(error) => Err(with_words(error, child).await),
+            Err(error) => Err(with_stderr(error, child).await),
         }
     }
 
     /// The program `ssh`, ready for a remote command; it ends when this process does.
-    pub(super) fn command(&self, line: Line<'_>) -> Result<Command> {
+    pub(super) fn command(&self, line: SshMultiplexing<'_>) -> Result<Command> {
         let mut command = Command::new("ssh");
         command
             .args(self.arguments(line)?)
@@ -66,12 +66,12 @@ impl Ssh {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        end_with_parent(&mut command);
+        set_pdeathsig(&mut command);
         Ok(command)
     }
 
     /// The arguments up to the remote command. Nothing is asked on a terminal, and an unknown host is refused.
-    fn arguments(&self, line: Line<'_>) -> Result<Vec<String>> {
+    fn arguments(&self, line: SshMultiplexing<'_>) -> Result<Vec<String>> {
         let plain = |text: &str| {
             !text.is_empty()
                 && !text.starts_with('-')
@@ -89,15 +89,15 @@ impl Ssh {
             option(text.to_owned());
         }
         match line {
-            Line::Own => option("ControlPath=none".to_owned()),
-            Line::Shared(socket) => option(format!("ControlPath={}", literal(socket))),
-            Line::Held(socket) => {
-                option(format!("ControlPath={}", literal(socket)));
+            SshMultiplexing::None => option("ControlPath=none".to_owned()),
+            SshMultiplexing::Shared(socket) => option(format!("ControlPath={}", escape_option_path(socket))),
+            SshMultiplexing::Master(socket) => {
+                option(format!("ControlPath={}", escape_option_path(socket)));
                 option("ControlMaster=yes".to_owned());
             }
         }
         if let Some(file) = &self.known_hosts {
-            option(format!("UserKnownHostsFile={}", literal(file)));
+            option(format!("UserKnownHostsFile={}", escape_option_path(file)));
         }
         if let Some(key) = &self.key {
             option("IdentitiesOnly=yes".to_owned());
@@ -109,7 +109,7 @@ impl Ssh {
         if let Some(user) = &self.user {
             arguments.extend(["-l".to_owned(), user.clone()]);
         }
-        if matches!(line, Line::Held(_)) {
+        if matches!(line, SshMultiplexing::Master(_)) {
             arguments.push("-N".to_owned());
         }
         arguments.extend(["-T".to_owned(), "--".to_owned(), self.host.clone()]);
@@ -119,27 +119,27 @@ impl Ssh {
 
 /// Which connection a run of `ssh` uses.
 #[derive(Clone, Copy)]
-pub(super) enum Line<'a> {
+pub(super) enum SshMultiplexing<'a> {
     /// One of its own.
-    Own,
+    None,
     /// The one behind this socket.
     Shared(&'a Path),
     /// Its own, for others to share through this socket. It runs no command.
-    Held(&'a Path),
+    Master(&'a Path),
 }
 
 /// A path in a setting of `ssh`, where a space ends a word and `%` begins a name.
-fn literal(path: &Path) -> String {
+fn escape_option_path(path: &Path) -> String {
     format!("\"{}\"", path.display().to_string().replace('%', "%%"))
 }
 
 /// Why `ssh` did not start.
-pub(super) fn missing(error: io::Error) -> Error {
+pub(super) fn spawn_error(error: io::Error) -> Error {
     Error::failed(format!("the program `ssh` cannot be started ({error}); install it"))
 }
 
 /// An error with what `ssh` itself said about it.
-pub(super) async fn with_words(error: Error, mut child: Child) -> Error {
+pub(super) async fn with_stderr(error: Error, mut child: Child) -> Error {
     _ = child.start_kill();
     let said = child.wait_with_output().await.map(|out| String::from_utf8_lossy(&out.stderr).trim().to_owned());
     match said {
@@ -150,7 +150,7 @@ pub(super) async fn with_words(error: Error, mut child: Child) -> Error {
 
 /// The kernel ends the program when this process is gone, however it went.
 #[allow(unsafe_code, reason = "what a child does between fork and exec has no safe form")]
-fn end_with_parent(command: &mut Command) {
+fn set_pdeathsig(command: &mut Command) {
     let end = || Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?);
     // SAFETY: one system call without memory of its own, which is allowed between fork and exec.
     unsafe { command.pre_exec(end) };
@@ -163,11 +163,12 @@ mod tests {
     #[test]
     fn a_host_name_is_never_an_option() {
         for host in ["-oProxyCommand=touch x", "a b", "", "a;b", "$(x)"] {
-            let ssh = Ssh { host: host.into(), ..Ssh::default() };
-            assert!(ssh.arguments(Line::Own).is_err(), "{host}");
+            let ssh = SshConfig { host: host.into(), ..SshConfig::default() };
+            assert!(ssh.arguments(SshMultiplexing::None).is_err(), "{host}");
         }
-        let ssh = Ssh { host: "build-1".into(), user: Some("ci".into()), port: Some(2222), ..Ssh::default() };
-        let line = ssh.arguments(Line::Own).unwrap().join(" ");
+        let ssh =
+            SshConfig { host: "build-1".into(), user: Some("ci".into()), port: Some(2222), ..SshConfig::default() };
+        let line = ssh.arguments(SshMultiplexing::None).unwrap().join(" ");
         assert!(line.ends_with("-p 2222 -l ci -T -- build-1"), "{line}");
         assert!(line.contains("StrictHostKeyChecking=yes"), "{line}");
     }

@@ -6,10 +6,10 @@
 use std::{io, path::PathBuf, time::Duration};
 
 use helve_contract::{
-    Access, Error, FileFault, PathRules, Reading, Result, Root, SafePath, Workspace,
+    Access, Error, FileErrorKind, PathRules, PathStyle, Result, Root, SafePath, Workspace,
     ports::{
-        Chunk, Command, Environment, Expect, Find, Found, Grep, Input, Item, Kind, Level, Matches, Network, Noticed,
-        Signal, Span, Stat, Streams, Terminal, Written,
+        DirEntry, EnvVars, Expect, FileChunk, FileKind, FindQuery, FindResult, GrepQuery, GrepResult, NetworkAccess,
+        ProcessEvent, ProcessSpec, SandboxLevel, Signal, Span, Stat, StdinSource, Streams, TerminalSize, WriteOutcome,
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -18,23 +18,23 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// Goes up with every change to a message.
 pub(super) const VERSION: u32 = 4;
 /// The longest frame: a chunk of a file and a little more.
-const LONGEST: u32 = 80 << 20;
+const MAX_FRAME_BYTES: u32 = 80 << 20;
 /// The largest part of a file that is asked for at once.
-pub(super) const PART: u64 = 32 << 20;
+pub(super) const MAX_READ_BYTES: u64 = 32 << 20;
 /// How many pieces of a program's output may be under way before somebody takes one.
-pub(super) const WINDOW: usize = 32;
+pub(super) const OUTPUT_WINDOW: usize = 32;
 
 /// From the near end to the far one.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Ask {
+pub(super) enum ClientMessage {
     /// First of all: who asks, and where it may go.
-    Hello { version: u32, place: Place },
+    Hello { version: u32, place: WorkspaceSpec },
     /// Do this. A program that it starts goes by the same number.
-    Do { id: u64, deed: Deed },
+    Do { id: u64, deed: HostRequest },
     /// Nobody waits for this any more.
     Forget { id: u64 },
     /// Do this to a program.
-    Order { id: u64, process: u64, order: Order },
+    Order { id: u64, process: u64, order: ProcessControl },
     /// A piece of a program's output was taken; the next one may come.
     Took { process: u64 },
     /// Nobody wants a program any more: end it.
@@ -43,7 +43,7 @@ pub(super) enum Ask {
 
 /// What is done to a running program.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum ProcessControl {
     /// Some input.
     Input(Vec<u8>),
     /// The end of its input.
@@ -54,29 +54,29 @@ pub(super) enum Order {
 
 /// From the far end to the near one.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Tell {
+pub(super) enum ServerMessage {
     /// Ready, behind these walls.
-    Ready { version: u32, level: Level },
+    Ready { version: u32, level: SandboxLevel },
     /// The answer to `id`.
-    Done { id: u64, answer: Result<Answer, Fault> },
+    Done { id: u64, answer: Result<HostResponse, WireError> },
     /// Something that a program did.
-    Noticed { process: u64, what: Noticed },
+    Noticed { process: u64, what: ProcessEvent },
 }
 
 /// The roots and rules of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct WorkspaceSpec {
     pub(super) roots: Vec<Root>,
     pub(super) rules: PathRules,
-    pub(super) reading: Reading,
+    pub(super) reading: PathStyle,
 }
 
-impl Place {
+impl WorkspaceSpec {
     pub(super) fn of(workspace: &Workspace) -> Self {
         Self {
             roots: workspace.roots().iter().map(|root| Root::clone(root)).collect(),
             rules: workspace.rules().clone(),
-            reading: workspace.reading(),
+            reading: workspace.path_style(),
         }
     }
 
@@ -87,90 +87,90 @@ impl Place {
 
 /// A path, as the other end can check it again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Spot {
+pub(super) struct WirePath {
     root: PathBuf,
     relative: PathBuf,
     access: Access,
 }
 
-impl From<&SafePath> for Spot {
+impl From<&SafePath> for WirePath {
     fn from(path: &SafePath) -> Self {
         Self { root: path.root().dir.clone(), relative: path.relative().to_owned(), access: path.access() }
     }
 }
 
-impl Spot {
+impl WirePath {
     pub(super) fn check(self, workspace: &Workspace) -> Result<SafePath> {
-        workspace.at(&self.root, self.relative, self.access)
+        workspace.resolve_in_root(&self.root, self.relative, self.access)
     }
 }
 
 /// One operation of a host.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Deed {
-    Stat(Spot),
-    RealPath(Spot),
-    Read(Spot, Span),
-    Write(Spot, Vec<u8>, Expect),
-    Change(Vec<OneChange>),
-    Remove(Spot),
-    List(Spot),
-    Find(Spot, Find),
-    Grep(Spot, Grep),
-    Spawn(Program),
+pub(super) enum HostRequest {
+    Stat(WirePath),
+    RealPath(WirePath),
+    Read(WirePath, Span),
+    Write(WirePath, Vec<u8>, Expect),
+    Change(Vec<WireChange>),
+    Remove(WirePath),
+    List(WirePath),
+    Find(WirePath, FindQuery),
+    Grep(WirePath, GrepQuery),
+    Spawn(WireCommand),
 }
 
 /// One of several changes.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum OneChange {
-    Write { path: Spot, bytes: Vec<u8>, expect: Expect, like: Option<Spot> },
-    Remove { path: Spot, expect: Expect },
+pub(super) enum WireChange {
+    Write { path: WirePath, bytes: Vec<u8>, expect: Expect, like: Option<WirePath> },
+    Remove { path: WirePath, expect: Expect },
 }
 
 /// A program to start.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Program {
+pub(super) struct WireCommand {
     script: Option<String>,
     argv: Vec<String>,
-    dir: Spot,
-    roots: Vec<Spot>,
-    env: Environment,
-    input: Input,
-    network: Network,
-    terminal: Option<Terminal>,
+    dir: WirePath,
+    roots: Vec<WirePath>,
+    env: EnvVars,
+    input: StdinSource,
+    network: NetworkAccess,
+    terminal: Option<TerminalSize>,
     tell_dir: bool,
     streams: Streams,
 }
 
-impl From<&Command> for Program {
-    fn from(command: &Command) -> Self {
+impl From<&ProcessSpec> for WireCommand {
+    fn from(command: &ProcessSpec) -> Self {
         Self {
             script: command.script.clone(),
             argv: command.argv.clone(),
-            dir: (&command.dir).into(),
-            roots: command.roots.iter().map(Spot::from).collect(),
+            dir: (&command.cwd).into(),
+            roots: command.roots.iter().map(WirePath::from).collect(),
             env: command.env.clone(),
-            input: command.input.clone(),
+            input: command.stdin.clone(),
             network: command.network.clone(),
             terminal: command.terminal,
-            tell_dir: command.tell_dir,
+            tell_dir: command.report_cwd,
             streams: command.streams,
         }
     }
 }
 
-impl Program {
-    pub(super) fn command(self, workspace: &Workspace) -> Result<Command> {
-        Ok(Command {
+impl WireCommand {
+    pub(super) fn command(self, workspace: &Workspace) -> Result<ProcessSpec> {
+        Ok(ProcessSpec {
             script: self.script,
             argv: self.argv,
-            dir: self.dir.check(workspace)?,
+            cwd: self.dir.check(workspace)?,
             roots: self.roots.into_iter().map(|root| root.check(workspace)).collect::<Result<_>>()?,
             env: self.env,
-            input: self.input,
+            stdin: self.input,
             network: self.network,
             terminal: self.terminal,
-            tell_dir: self.tell_dir,
+            report_cwd: self.tell_dir,
             streams: self.streams,
         })
     }
@@ -178,31 +178,31 @@ impl Program {
 
 /// What an operation gave.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum HostResponse {
     Stat(Stat),
     RealPath(PathBuf),
-    Chunk(Chunk),
-    Written(Written),
+    Chunk(FileChunk),
+    Written(WriteOutcome),
     Nothing,
     Remarks(Vec<String>),
-    Kind(Kind),
-    Items(Vec<Item>),
-    Found(Found),
-    Matches(Matches),
-    Process(Level),
+    Kind(FileKind),
+    Items(Vec<DirEntry>),
+    Found(FindResult),
+    Matches(GrepResult),
+    Process(SandboxLevel),
 }
 
 /// An error on its way.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Fault {
+pub(super) enum WireError {
     Denied(String),
     Timeout(Duration),
     Cancelled,
-    File(String, FileFault),
+    File(String, FileErrorKind),
     Failed(String),
 }
 
-impl From<Error> for Fault {
+impl From<Error> for WireError {
     fn from(error: Error) -> Self {
         match error {
             Error::Denied(text) => Self::Denied(text),
@@ -214,14 +214,14 @@ impl From<Error> for Fault {
     }
 }
 
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
+impl From<WireError> for Error {
+    fn from(fault: WireError) -> Self {
         match fault {
-            Fault::Denied(text) => Self::Denied(text),
-            Fault::Timeout(time) => Self::Timeout(time),
-            Fault::Cancelled => Self::Cancelled,
-            Fault::File(path, fault) => Self::File { path, fault },
-            Fault::Failed(text) => Self::Failed(text),
+            WireError::Denied(text) => Self::Denied(text),
+            WireError::Timeout(time) => Self::Timeout(time),
+            WireError::Cancelled => Self::Cancelled,
+            WireError::File(path, fault) => Self::File { path, fault },
+            WireError::Failed(text) => Self::Failed(text),
         }
     }
 }
@@ -229,7 +229,7 @@ impl From<Fault> for Error {
 /// A message as it goes over the pipe; an error when it is too long for that.
 pub(super) fn frame<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
-    let length = u32::try_from(frame.len() - 4).ok().filter(|it| *it <= LONGEST);
+    let length = u32::try_from(frame.len() - 4).ok().filter(|it| *it <= MAX_FRAME_BYTES);
     let length = length.ok_or_else(|| io::Error::other("too long to be sent to another machine at once"))?;
     frame[..4].copy_from_slice(&length.to_le_bytes());
     Ok(frame)
@@ -242,7 +242,7 @@ pub(super) async fn send<T: Serialize>(out: &mut (impl AsyncWrite + Unpin), mess
 }
 
 /// Writes frames until nobody sends any more or nobody takes them, then says that this was all.
-pub(super) async fn pass_on(mut next: impl AsyncFnMut() -> Option<Vec<u8>>, mut out: impl AsyncWrite + Unpin) {
+pub(super) async fn write_frames(mut next: impl AsyncFnMut() -> Option<Vec<u8>>, mut out: impl AsyncWrite + Unpin) {
     while let Some(frame) = next().await {
         if out.write_all(&frame).await.is_err() || out.flush().await.is_err() {
             return;
@@ -260,7 +260,7 @@ pub(super) async fn receive<T: DeserializeOwned>(from: &mut (impl AsyncRead + Un
         Err(error) => return Err(error),
     }
     let length = u32::from_le_bytes(length);
-    if length > LONGEST {
+    if length > MAX_FRAME_BYTES {
         return Err(io::Error::other("the other end does not speak this protocol"));
     }
     let mut body = Vec::new();

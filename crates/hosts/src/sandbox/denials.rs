@@ -2,10 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use helve_contract::ports::Level;
+use helve_contract::ports::SandboxLevel;
 
 use super::hidden::is_hidden;
-use crate::supervise::{Grant, Launch, Sockets};
+use crate::supervise::{Launch, PathGrant, SocketPolicy};
 
 /// Complaints that a wall may be behind.
 const REFUSALS: [&str; 5] = [
@@ -45,22 +45,22 @@ const NO_MEMORY: [&str; 8] = [
 const ABSENT: &str = "No such file or directory";
 
 /// The longest line that is looked at.
-const LINE: usize = 2048;
+const MAX_LINE_BYTES: usize = 2048;
 /// The most places that are named.
-const MOST: usize = 5;
+const MAX_PATHS: usize = 5;
 
 /// The limits of memory: of the command alone, of all commands together, of each process.
 #[derive(Default)]
-struct Memory {
+struct MemoryLimits {
     own: Option<u64>,
     of_all: Option<u64>,
     each: Option<u64>,
 }
 
 /// Reads along with a command's complaints.
-pub(crate) struct Denials {
-    level: Level,
-    walls: bool,
+pub(crate) struct DenialDetector {
+    level: SandboxLevel,
+    sandboxed: bool,
     network_off: bool,
     dir: PathBuf,
     writable: Vec<PathBuf>,
@@ -70,8 +70,8 @@ pub(crate) struct Denials {
     hidden: Vec<PathBuf>,
     partial: Vec<PathBuf>,
     read_only: Vec<PathBuf>,
-    memory: Memory,
-    short: bool,
+    memory: MemoryLimits,
+    out_of_memory: bool,
     line: Vec<u8>,
     places: Vec<PathBuf>,
     network: bool,
@@ -79,24 +79,25 @@ pub(crate) struct Denials {
     missed_vault: bool,
 }
 
-impl Denials {
+impl DenialDetector {
     pub(crate) fn of(launch: &Launch) -> Self {
         let plan = &launch.plan;
         let grants = plan.walls.iter().flat_map(|walls| &walls.rules.grants);
         Self {
             level: launch.level,
-            walls: plan.walls.is_some(),
-            network_off: launch.network_off || plan.walls.as_ref().is_some_and(|walls| walls.sockets == Sockets::Pairs),
+            sandboxed: plan.walls.is_some(),
+            network_off: launch.network_off
+                || plan.walls.as_ref().is_some_and(|walls| walls.sockets == SocketPolicy::Pairs),
             dir: plan.dir.clone(),
-            writable: grants.filter(|(_, grant)| *grant == Grant::Write).map(|(place, _)| place.clone()).collect(),
+            writable: grants.filter(|(_, grant)| *grant == PathGrant::Write).map(|(place, _)| place.clone()).collect(),
             protected: launch.protected.clone(),
             names: launch.names.clone(),
             vault: launch.vault.clone(),
             hidden: launch.hidden.clone(),
             partial: launch.partial.clone(),
             read_only: launch.read_only.clone(),
-            memory: Memory { own: plan.limits.memory, of_all: plan.limits.memory_of_all, each: plan.data },
-            short: false,
+            memory: MemoryLimits { own: plan.limits.memory, of_all: plan.limits.memory_of_all, each: plan.data },
+            out_of_memory: false,
             line: Vec::new(),
             places: Vec::new(),
             network: false,
@@ -105,12 +106,12 @@ impl Denials {
     }
 
     /// Reads a piece of what the command complained about.
-    pub(crate) fn read(&mut self, piece: &[u8]) {
-        if !self.walls {
+    pub(crate) fn feed(&mut self, piece: &[u8]) {
+        if !self.sandboxed {
             return;
         }
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            let room = LINE.saturating_sub(self.line.len());
+            let room = MAX_LINE_BYTES.saturating_sub(self.line.len());
             self.line.extend(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
                 self.take_line();
@@ -121,10 +122,10 @@ impl Denials {
     fn take_line(&mut self) {
         let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
         self.network |= self.network_off && NO_NETWORK.iter().any(|words| line.contains(words));
-        self.short |= NO_MEMORY.iter().any(|words| line.contains(words));
+        self.out_of_memory |= NO_MEMORY.iter().any(|words| line.contains(words));
         let mut complaints = REFUSALS.iter().chain([&ABSENT]);
         let Some(words) = complaints.find(|words| line.contains(**words)) else { return };
-        let Some(place) = place(&line, words) else { return };
+        let Some(place) = denied_path(&line, words) else { return };
         let place = self.real(&lexical(&self.dir.join(place)));
         if self.vault.iter().any(|vault| place.starts_with(vault)) && self.names_vault() {
             self.missed_vault = true;
@@ -133,7 +134,7 @@ impl Denials {
         if *words == ABSENT && !self.hides(&place) {
             return;
         }
-        if self.places.len() < MOST && self.is_walled(&place, words) && !self.places.contains(&place) {
+        if self.places.len() < MAX_PATHS && self.is_sandbox_denial(&place, words) && !self.places.contains(&place) {
             self.places.push(place);
         }
     }
@@ -210,7 +211,7 @@ impl Denials {
     }
 
     /// Whether a wall is behind it, and not the permissions of the file.
-    fn is_walled(&self, place: &Path, words: &str) -> bool {
+    fn is_sandbox_denial(&self, place: &Path, words: &str) -> bool {
         if self.protects(place) || self.hides(place) {
             return true;
         }
@@ -223,7 +224,7 @@ impl Denials {
     }
 
     /// What was refused, for the model.
-    pub(crate) fn told(&mut self, out_of_memory: bool) -> Vec<String> {
+    pub(crate) fn messages(&mut self, out_of_memory: bool) -> Vec<String> {
         self.take_line();
         let level = self.level.name();
         let mut told: Vec<String> = self.places.iter().map(|place| self.explain(place)).collect();
@@ -249,7 +250,7 @@ impl Denials {
             told.push(format!(
                 "the command used more memory than the {limit} MiB {whose}, and something in it was killed for that"
             ));
-        } else if let (true, Some(each)) = (self.short, self.memory.each) {
+        } else if let (true, Some(each)) = (self.out_of_memory, self.memory.each) {
             told.push(format!(
                 "each process may have {} MiB of memory here; where that is too little, ask the user to raise memory_mb \
                  under [sandbox] in helve.toml",
@@ -261,7 +262,7 @@ impl Denials {
 }
 
 /// The path that a complaint names.
-fn place<'a>(line: &'a str, words: &str) -> Option<&'a str> {
+fn denied_path<'a>(line: &'a str, words: &str) -> Option<&'a str> {
     let at = line.find(words)?;
     let (before, after) = (line[..at].trim_end_matches([':', ' ', '(']), &line[at + words.len()..]);
     let named = quoted(before).or_else(|| quoted(after)).or_else(|| before.rsplit(": ").next())?;
@@ -297,9 +298,9 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> Vec<String> {
-        let mut denials = Denials {
-            level: Level::Full,
-            walls: true,
+        let mut denials = DenialDetector {
+            level: SandboxLevel::Full,
+            sandboxed: true,
             network_off: true,
             dir: "/w".into(),
             writable: vec!["/w".into(), "/tmp".into()],
@@ -313,17 +314,17 @@ mod tests {
             hidden: vec!["/home/me/.ssh".into(), "/s".into()],
             partial: vec!["/part".into()],
             read_only: vec!["/s/x".into()],
-            memory: Memory { each: Some(64 << 20), ..Memory::default() },
-            short: false,
+            memory: MemoryLimits { each: Some(64 << 20), ..MemoryLimits::default() },
+            out_of_memory: false,
             line: Vec::new(),
             places: Vec::new(),
             network: false,
             missed_vault: false,
         };
         for piece in text.as_bytes().chunks(7) {
-            denials.read(piece);
+            denials.feed(piece);
         }
-        denials.told(false)
+        denials.messages(false)
     }
 
     #[test]

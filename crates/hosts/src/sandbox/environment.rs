@@ -7,17 +7,17 @@ use std::{
 
 use helve_contract::{Error, Result};
 
-use super::settings::SandboxSettings;
+use super::settings::SandboxConfig;
 
 /// Where the system keeps programs.
 pub(super) const SYSTEM_PATH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Copied from the engine's own environment when set.
-const KEPT: [&str; 7] = ["LANG", "LANGUAGE", "LC_*", "TZ", "USER", "LOGNAME", "COLORTERM"];
+const INHERITED_VARS: [&str; 7] = ["LANG", "LANGUAGE", "LC_*", "TZ", "USER", "LOGNAME", "COLORTERM"];
 
 /// Set always: no program opens a pager, asks at a terminal, or runs a filter that a variable names.
-const FIXED: [(&str, &str); 11] = [
+const FIXED_VARS: [(&str, &str); 11] = [
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("MANPAGER", "cat"),
@@ -36,7 +36,7 @@ const SET_HERE: [&str; 5] = ["PATH", "HOME", "TMPDIR", "SHELL", "TERM"];
 
 /// Beginnings of names by which a variable makes a program run code, load a library or read settings of the sender's
 /// choice. A family is refused as a whole, because each release of a program adds members to it. Upper case.
-const REFUSED_PREFIXES: &[&str] = &[
+const DENIED_PREFIXES: &[&str] = &[
     // The loader, the C library and sanitizers.
     "LD_",
     "DYLD_",
@@ -157,7 +157,7 @@ const REFUSED_PREFIXES: &[&str] = &[
 ];
 
 /// Single names of the same kind. Upper case.
-const REFUSED: &[&str] = &[
+const DENIED_VARS: &[&str] = &[
     // Shells.
     "ENV",
     "BASHOPTS",
@@ -289,7 +289,8 @@ fn is_name(name: &str) -> bool {
 /// Whether a variable of this name changes how other programs run.
 fn is_refused(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let listed = REFUSED.contains(&upper.as_str()) || REFUSED_PREFIXES.iter().any(|prefix| upper.starts_with(prefix));
+    let listed =
+        DENIED_VARS.contains(&upper.as_str()) || DENIED_PREFIXES.iter().any(|prefix| upper.starts_with(prefix));
     listed && !HARMLESS.contains(&upper.as_str())
 }
 
@@ -350,7 +351,7 @@ pub(crate) fn inherited(names: &[String]) -> impl Iterator<Item = (String, Strin
 
 /// The whole environment of a command, sorted by name.
 pub(super) fn build(
-    settings: &SandboxSettings,
+    settings: &SandboxConfig,
     home: &Path,
     temporary: &Path,
     path: &[PathBuf],
@@ -362,7 +363,7 @@ pub(super) fn build(
         Some(slot) => slot.1 = value,
         None => all.push((name.to_owned(), value)),
     };
-    let usual = KEPT.map(str::to_owned);
+    let usual = INHERITED_VARS.map(str::to_owned);
     inherited(&usual).chain(inherited(&settings.inherited)).for_each(|(name, value)| set(&name, value));
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let joined: Vec<_> = path.iter().map(|dir| text(dir)).collect();
@@ -371,7 +372,7 @@ pub(super) fn build(
     set("TMPDIR", text(temporary));
     set("SHELL", "/bin/sh".to_owned());
     set("TERM", if terminal { "xterm-256color" } else { "dumb" }.to_owned());
-    for (name, value) in FIXED {
+    for (name, value) in FIXED_VARS {
         set(name, value.to_owned());
     }
     for (name, value) in settings.env.iter().chain(given) {
@@ -463,13 +464,13 @@ mod tests {
     #[test]
     fn nothing_of_the_engine_gets_in_unasked() {
         let path = [PathBuf::from("/usr/bin")];
-        let settings = SandboxSettings::default();
+        let settings = SandboxConfig::default();
         let given = [("CI".to_owned(), "1".to_owned())];
         let built = build(&settings, Path::new("/home/u"), Path::new("/tmp"), &path, false, &given);
         let names: Vec<_> = built
             .iter()
             .map(|(name, _)| name.as_str())
-            .filter(|name| !KEPT.contains(name) && !name.starts_with("LC_"))
+            .filter(|name| !INHERITED_VARS.contains(name) && !name.starts_with("LC_"))
             .collect();
         assert_eq!(
             names.join(" "),
@@ -483,7 +484,7 @@ mod tests {
         let built = |names: &[&str]| {
             let inherited: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
             check_inherited(&inherited).unwrap();
-            let settings = SandboxSettings { inherited, ..SandboxSettings::default() };
+            let settings = SandboxConfig { inherited, ..SandboxConfig::default() };
             build(&settings, Path::new("/home/u"), Path::new("/tmp"), &[], false, &[])
         };
         // Cargo sets these for every test.

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::supervise::Grant;
+use crate::supervise::PathGrant;
 
 /// Keys, tokens, histories and browser profiles beneath a home.
 pub(super) const HOME_SECRETS: &[&str] = &[
@@ -214,10 +214,10 @@ pub(super) fn folders_above(hidden: &[PathBuf], roots: &[(PathBuf, bool)]) -> Ve
 
 /// The same grants without the hidden places: a folder around one is granted entry by entry, because the rules of the
 /// kernel have no exceptions. Its names can be listed, and nothing can be created in it.
-pub(super) fn grants_around(grants: Vec<(PathBuf, Grant)>, hidden: &[PathBuf]) -> Vec<(PathBuf, Grant)> {
+pub(super) fn grants_around(grants: Vec<(PathBuf, PathGrant)>, hidden: &[PathBuf]) -> Vec<(PathBuf, PathGrant)> {
     let mut out = Vec::with_capacity(grants.len());
     for (dir, grant) in grants {
-        if grant != Grant::List && hidden.iter().any(|place| place.starts_with(&dir) && *place != dir) {
+        if grant != PathGrant::List && hidden.iter().any(|place| place.starts_with(&dir) && *place != dir) {
             entries_around(&dir, grant, hidden, &mut out);
         } else {
             out.push((dir, grant));
@@ -226,8 +226,8 @@ pub(super) fn grants_around(grants: Vec<(PathBuf, Grant)>, hidden: &[PathBuf]) -
     out
 }
 
-fn entries_around(dir: &Path, grant: Grant, hidden: &[PathBuf], out: &mut Vec<(PathBuf, Grant)>) {
-    out.push((dir.to_owned(), Grant::List));
+fn entries_around(dir: &Path, grant: PathGrant, hidden: &[PathBuf], out: &mut Vec<(PathBuf, PathGrant)>) {
+    out.push((dir.to_owned(), PathGrant::List));
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         // A link needs no right, and a rule about it would grant the place where it leads.
@@ -288,16 +288,17 @@ mod tests {
         }
         std::os::unix::fs::symlink(".ssh", top.join("way")).unwrap();
         let hidden = [".ssh", ".local/state/helve"].map(|name| top.join(name));
-        let mut grants = grants_around(vec![(top.clone(), Grant::Write), ("/usr".into(), Grant::Read)], &hidden);
+        let mut grants =
+            grants_around(vec![(top.clone(), PathGrant::Write), ("/usr".into(), PathGrant::Read)], &hidden);
         grants.sort_by(|a, b| a.0.cmp(&b.0));
         let of = |name: &str, grant| (top.join(name), grant);
         let mut expected = vec![
-            (top.clone(), Grant::List),
-            of(".local", Grant::List),
-            of(".local/bin", Grant::Write),
-            of(".local/state", Grant::List),
-            of("src", Grant::Write),
-            ("/usr".into(), Grant::Read),
+            (top.clone(), PathGrant::List),
+            of(".local", PathGrant::List),
+            of(".local/bin", PathGrant::Write),
+            of(".local/state", PathGrant::List),
+            of("src", PathGrant::Write),
+            ("/usr".into(), PathGrant::Read),
         ];
         expected.sort_by(|a, b| a.0.cmp(&b.0));
         assert_eq!(grants, expected);

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 pub(super) fn git_config(home: &Path) -> Option<String> {
     let texts =
         [".config/git/config", ".gitconfig"].map(|name| fs::read_to_string(home.join(name)).unwrap_or_default());
-    let found = |key: &str| texts.iter().rev().find_map(|text| value(text, key));
+    let found = |key: &str| texts.iter().rev().find_map(|text| config_value(text, key));
     let mut config = String::from("[user]\n");
     for key in ["name", "email"] {
         let plain: String = found(key)?.chars().filter(|it| !it.is_control()).collect();
@@ -16,7 +16,7 @@ pub(super) fn git_config(home: &Path) -> Option<String> {
 }
 
 /// The last value of a key in the section `[user]`.
-fn value(text: &str, key: &str) -> Option<String> {
+fn config_value(text: &str, key: &str) -> Option<String> {
     let mut inside = false;
     let mut last = None;
     for line in text.lines().map(str::trim) {
@@ -39,8 +39,8 @@ mod tests {
     #[test]
     fn takes_name_and_address_only() {
         let text = "[credential]\n\thelper = store\n[User]\n\tname = Ann \\ \"B\"\n  email=\"a@b\"\n\tsigningkey = X\n[x]\nname=no\n";
-        assert_eq!(value(text, "name"), Some("Ann \\ \"B".into()));
-        assert_eq!(value(text, "email"), Some("a@b".into()));
-        assert_eq!(value("[user]\n\tname =\n", "name"), None);
+        assert_eq!(config_value(text, "name"), Some("Ann \\ \"B".into()));
+        assert_eq!(config_value(text, "email"), Some("a@b".into()));
+        assert_eq!(config_value("[user]\n\tname =\n", "name"), None);
     }
 }

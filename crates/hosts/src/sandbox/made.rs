@@ -8,52 +8,54 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::supervise::{Grant, Mark, rules_for};
+use crate::supervise::{FileFingerprint, PathGrant, build_ruleset};
 
 /// The rules that were made last.
 #[derive(Default)]
-pub(super) struct Made(Mutex<Option<Kept>>);
+pub(super) struct RulesetCache(Mutex<Option<CachedRuleset>>);
 
-struct Kept {
-    grants: Vec<(PathBuf, Grant)>,
-    seen: Vec<(PathBuf, Grant, Seen)>,
+struct CachedRuleset {
+    grants: Vec<(PathBuf, PathGrant)>,
+    seen: Vec<(PathBuf, PathGrant, GrantFingerprint)>,
     rules: Arc<OwnedFd>,
 }
 
 /// Which place it is, and of one whose entries are granted one by one also when they last changed.
-type Seen = (Mark, Option<(i64, i64)>);
+type GrantFingerprint = (FileFingerprint, Option<(i64, i64)>);
 
-impl Made {
+impl RulesetCache {
     /// The rules for these places: those made before, where nothing has changed since. None where they cannot be made.
-    pub(super) fn rules_for(&self, grants: &[(PathBuf, Grant)]) -> Option<Arc<OwnedFd>> {
+    pub(super) fn rules_for(&self, grants: &[(PathBuf, PathGrant)]) -> Option<Arc<OwnedFd>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = kept.as_ref().filter(|it| it.grants == grants)
-            && kept.seen.iter().all(|(place, grant, then)| seen(place, *grant) == *then)
+            && kept.seen.iter().all(|(place, grant, then)| fingerprint(place, *grant) == *then)
         {
             return Some(kept.rules.clone());
         }
         // Looked at first: what changes while they are made is noticed next time.
-        let seen = watched(grants).map(|(place, grant)| (place.clone(), *grant, seen(place, *grant))).collect();
-        let rules = Arc::new(rules_for(grants).ok().flatten()?);
-        *kept = Some(Kept { grants: grants.to_vec(), seen, rules: rules.clone() });
+        let seen = revalidated_grants(grants)
+            .map(|(place, grant)| (place.clone(), *grant, fingerprint(place, *grant)))
+            .collect();
+        let rules = Arc::new(build_ruleset(grants).ok().flatten()?);
+        *kept = Some(CachedRuleset { grants: grants.to_vec(), seen, rules: rules.clone() });
         Some(rules)
     }
 }
 
 /// The places to look at again. An entry of a folder that is granted entry by entry need not be: when another takes its
 /// place, the folder itself tells. Only a link may lead elsewhere without that.
-fn watched(grants: &[(PathBuf, Grant)]) -> impl Iterator<Item = &(PathBuf, Grant)> {
+fn revalidated_grants(grants: &[(PathBuf, PathGrant)]) -> impl Iterator<Item = &(PathBuf, PathGrant)> {
     let listed: Vec<&Path> =
-        grants.iter().filter(|(_, grant)| *grant == Grant::List).map(|(dir, _)| dir.as_path()).collect();
+        grants.iter().filter(|(_, grant)| *grant == PathGrant::List).map(|(dir, _)| dir.as_path()).collect();
     grants.iter().filter(move |(place, grant)| {
-        let told = *grant != Grant::List && place.parent().is_some_and(|above| listed.contains(&above));
+        let told = *grant != PathGrant::List && place.parent().is_some_and(|above| listed.contains(&above));
         !told || place.is_symlink()
     })
 }
 
-fn seen(place: &Path, grant: Grant) -> Seen {
-    let about = if grant == Grant::List { fs::metadata(place).ok() } else { None };
-    (Mark::of(place), about.map(|about| (about.mtime(), about.mtime_nsec())))
+fn fingerprint(place: &Path, grant: PathGrant) -> GrantFingerprint {
+    let about = if grant == PathGrant::List { fs::metadata(place).ok() } else { None };
+    (FileFingerprint::of(place), about.map(|about| (about.mtime(), about.mtime_nsec())))
 }
 
 #[cfg(test)]
@@ -80,12 +82,12 @@ mod tests {
         let before = SystemTime::now() - Duration::from_secs(60);
         File::open(&system).unwrap().set_modified(before).unwrap();
         let grants = [
-            (system.clone(), Grant::List),
-            (system.join("hosts"), Grant::Read),
-            (system.join("names"), Grant::Read),
-            (work.clone(), Grant::Write),
+            (system.clone(), PathGrant::List),
+            (system.join("hosts"), PathGrant::Read),
+            (system.join("names"), PathGrant::Read),
+            (work.clone(), PathGrant::Write),
         ];
-        let made = Made::default();
+        let made = RulesetCache::default();
         let Some(first) = made.rules_for(&grants) else {
             eprintln!("this kernel has no Landlock");
             return fs::remove_dir_all(top).unwrap();

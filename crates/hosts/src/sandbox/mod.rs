@@ -27,11 +27,12 @@ mod spawn;
 mod stamp;
 mod view;
 
-pub(crate) use denials::Denials;
+pub(crate) use denials::DenialDetector;
 pub(crate) use integrity::Check;
-pub use report::{Report, Trial};
+pub use report::{LevelProbe, SandboxReport};
 pub use settings::{
-    IntegrityEvent, IntegrityListener, IntegrityOutcome, Limits, Net, ProxySocket, SandboxSettings, UnixSockets, Wanted,
+    IntegrityEvent, IntegrityListener, IntegrityOutcome, LevelPolicy, NetworkPolicy, ProxySocket, ResourceLimits,
+    SandboxConfig, UnixSockets,
 };
 pub use spawn::Sandbox;
 

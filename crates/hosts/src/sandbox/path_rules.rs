@@ -11,8 +11,8 @@ use std::{
 };
 
 use helve_contract::{
-    Access, Error, Glob, GlobReach, Result, SafePath,
-    ports::{Command, Level},
+    Access, Error, GlobReach, PathGlob, Result, SafePath,
+    ports::{ProcessSpec, SandboxLevel},
 };
 
 use super::{dir_index::entries, stamp::Stamp};
@@ -51,8 +51,9 @@ impl DeniedPlaces {
     }
 
     /// Refuses a command at a level that cannot keep it from these places.
-    pub(super) fn refuse_unless_enforced(&self, level: Level) -> Result<()> {
-        let Some(first) = self.hidden.iter().chain(&self.read_only).next().filter(|_| level < Level::Nested) else {
+    pub(super) fn refuse_unless_enforced(&self, level: SandboxLevel) -> Result<()> {
+        let Some(first) = self.hidden.iter().chain(&self.read_only).next().filter(|_| level < SandboxLevel::Nested)
+        else {
             return Ok(());
         };
         let (what, others) = (if self.hidden.is_empty() { "change" } else { "read" }, self.len() - 1);
@@ -67,7 +68,7 @@ impl DeniedPlaces {
 }
 
 /// Refuses a command on a host that cannot apply path rules to commands.
-pub(crate) fn refuse_any(command: &Command, host: &str) -> Result<()> {
+pub(crate) fn refuse_any(command: &ProcessSpec, host: &str) -> Result<()> {
     if command.roots.iter().all(|root| root.command_rules().next().is_none()) {
         return Ok(());
     }
@@ -95,7 +96,7 @@ pub(super) struct PathRuleIndex(Mutex<HashMap<PathBuf, IndexedRoot>>);
 /// The folders of one root, listed for these rules.
 #[derive(Default)]
 struct IndexedRoot {
-    rules: Vec<(Glob, Access)>,
+    rules: Vec<(PathGlob, Access)>,
     dirs: HashMap<PathBuf, Listed>,
 }
 
@@ -114,7 +115,7 @@ impl PathRuleIndex {
         let mut places = DeniedPlaces::default();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for root in roots {
-            let rules: Vec<(Glob, Access)> = root.command_rules().collect();
+            let rules: Vec<(PathGlob, Access)> = root.command_rules().collect();
             if rules.is_empty() {
                 continue;
             }
@@ -135,7 +136,7 @@ impl PathRuleIndex {
 
 fn walk(
     top: &Path,
-    rules: &[(Glob, Access)],
+    rules: &[(PathGlob, Access)],
     known: &mut HashMap<PathBuf, Listed>,
     places: &mut DeniedPlaces,
 ) -> Result<()> {
@@ -177,7 +178,7 @@ fn too_many(what: &str, most: usize) -> Error {
     ))
 }
 
-fn list(dir: &Path, top: &Path, rules: &[(Glob, Access)], stamp: Stamp, mode: u32) -> Listed {
+fn list(dir: &Path, top: &Path, rules: &[(PathGlob, Access)], stamp: Stamp, mode: u32) -> Listed {
     let mut listed = Listed { stamp, denied: Vec::new(), links: Vec::new(), inner: Vec::new() };
     for entry in entries(dir, mode) {
         let path = entry.path();
@@ -209,7 +210,7 @@ fn list(dir: &Path, top: &Path, rules: &[(Glob, Access)], stamp: Stamp, mode: u3
     listed
 }
 
-fn reach(glob: &Glob, relative: &Path, kind: fs::FileType) -> GlobReach {
+fn reach(glob: &PathGlob, relative: &Path, kind: fs::FileType) -> GlobReach {
     match glob.reach(relative) {
         // A file is matched by its own name only, not by what could be in it.
         _ if !kind.is_dir() && glob.matches(relative) => GlobReach::Whole,
@@ -220,16 +221,17 @@ fn reach(glob: &Glob, relative: &Path, kind: fs::FileType) -> GlobReach {
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::{PathRule, PathRules, Reading, Root, RuleScope, Workspace};
+    use helve_contract::{PathRule, PathRules, PathStyle, Root, RuleScope, Workspace};
 
     use super::*;
 
     fn places(top: &Path, rules: &[(&str, Access)], index: &PathRuleIndex) -> DeniedPlaces {
         let scope =
             |text: &str| RuleScope { is_absolute: text.starts_with('/'), binds_commands: true, ..RuleScope::default() };
-        let rules = rules.iter().map(|(text, denies)| PathRule::new(Glob::new(text), *denies, "").scoped(scope(text)));
-        let workspace = Workspace::new([Root::writable(top)], PathRules::new(rules), Reading::Relative);
-        index.find([workspace.top(Access::Read).unwrap()].iter()).unwrap()
+        let rules =
+            rules.iter().map(|(text, denies)| PathRule::new(PathGlob::new(text), *denies, "").scoped(scope(text)));
+        let workspace = Workspace::new([Root::writable(top)], PathRules::new(rules), PathStyle::Relative);
+        index.find([workspace.primary_root(Access::Read).unwrap()].iter()).unwrap()
     }
 
     #[test]
@@ -264,8 +266,8 @@ mod tests {
         fs::write(top.join("src/new/z.pem"), "").unwrap();
         let found = places(&top, &rules, &index);
         assert_eq!(sorted(&found), ["keys", "secret", "src/new/z.pem", "src/x.PEM"].map(|it| top.join(it)));
-        assert!(found.refuse_unless_enforced(Level::Full).is_ok());
-        let refused = found.refuse_unless_enforced(Level::Rules).unwrap_err().to_string();
+        assert!(found.refuse_unless_enforced(SandboxLevel::Full).is_ok());
+        let refused = found.refuse_unless_enforced(SandboxLevel::Rules).unwrap_err().to_string();
         assert!(refused.contains("L2 or L3"), "{refused}");
     }
 }

@@ -2,24 +2,24 @@
 
 use std::{any::Any, fmt, fs, path::PathBuf, sync::Arc};
 
-use helve_contract::ports::Level;
+use helve_contract::ports::SandboxLevel;
 
-pub use crate::supervise::Limits;
-use crate::supervise::most_memory;
+pub use crate::supervise::ResourceLimits;
+use crate::supervise::default_memory_limit;
 
-impl Limits {
+impl ResourceLimits {
     /// The usual limits of memory: three quarters of what there is, so that no command takes the machine down.
     #[must_use]
-    pub fn of_this_machine() -> Self {
-        Self { memory_of_all: most_memory(), ..Self::default() }
+    pub fn for_this_machine() -> Self {
+        Self { memory_of_all: default_memory_limit(), ..Self::default() }
     }
 }
 
 /// What an operator decides about the sandbox.
 #[derive(Clone, Debug, Default)]
-pub struct SandboxSettings {
+pub struct SandboxConfig {
     /// Which level to use.
-    pub wanted: Wanted,
+    pub level: LevelPolicy,
     /// Names beneath each root that commands may not change or create: `.git/hooks`, `.helve`. What exists is mounted
     /// read-only; what a command creates is moved to the quarantine folder when it ends.
     /// A pattern cannot be enforced by a mount, and is an error.
@@ -48,10 +48,10 @@ pub struct SandboxSettings {
     /// The user's home, where it is not `HOME`.
     pub home: Option<PathBuf>,
     /// Whether commands may use the network.
-    pub network: Net,
+    pub network: NetworkPolicy,
     /// Which local sockets commands may connect to while the network is off.
     pub unix_sockets: UnixSockets,
-    /// The proxy that decides about [`Net::Listed`]. Without one, that is no network at all.
+    /// The proxy that decides about [`NetworkPolicy::Allowlist`]. Without one, that is no network at all.
     pub proxy: Option<ProxySocket>,
     /// A private folder to be commands' `/tmp`, kept from one to the next. Without it `/tmp` is new each time.
     pub scratch: Option<PathBuf>,
@@ -63,13 +63,13 @@ pub struct SandboxSettings {
     /// Variables that every command gets.
     pub env: Vec<(String, String)>,
     /// Limits of each command.
-    pub limits: Limits,
-    /// The binary whose `main` begins with [`inner_stage`](crate::inner_stage). Without it, the
+    pub limits: ResourceLimits,
+    /// The binary whose `main` begins with [`run_helper_if_requested`](crate::run_helper_if_requested). Without it, the
     /// `helve-stage` beside the running one, or the running one itself.
-    pub stage: Option<PathBuf>,
+    pub helper: Option<PathBuf>,
 }
 
-impl SandboxSettings {
+impl SandboxConfig {
     /// The further folders that commands may use, and whether they may write there. What does not exist is left out.
     pub(super) fn further_folders(&self) -> impl Iterator<Item = (PathBuf, bool)> {
         let readable = self.readable.iter().map(|dir| (dir, false));
@@ -110,27 +110,27 @@ impl fmt::Debug for IntegrityListener {
 
 /// Which level to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wanted {
+pub enum LevelPolicy {
     /// The best that works; where none does, commands are refused.
     #[default]
     Best,
     /// This one and no other.
-    Exactly(Level),
+    Exactly(SandboxLevel),
     /// The operator says that the machine or container is the sandbox.
     External,
     /// The best that works, and none at all where none does: a person at a terminal accepted that.
-    NoneAccepted,
+    BestOrNone,
 }
 
 /// Whether commands may use the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Net {
+pub enum NetworkPolicy {
     /// They may not.
     #[default]
     Off,
     /// They may reach what a proxy lets them reach. It needs a network of their own, which L2 and L3 have; at L1 the
     /// network is off.
-    Listed,
+    Allowlist,
     /// They may.
     On,
 }
@@ -151,7 +151,7 @@ pub struct ProxySocket {
     /// Where it is.
     pub path: PathBuf,
     /// What makes it listen, kept for as long as the sandbox.
-    pub keep: Arc<dyn Any + Send + Sync>,
+    pub guard: Arc<dyn Any + Send + Sync>,
 }
 
 impl fmt::Debug for ProxySocket {

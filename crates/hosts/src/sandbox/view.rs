@@ -9,12 +9,12 @@ use super::{
     environment::SYSTEM_PATH,
     hidden::{HOME_SECRETS, covered, secrets_of},
     identity,
-    settings::SandboxSettings,
+    settings::SandboxConfig,
 };
-use crate::supervise::Grant;
+use crate::supervise::PathGrant;
 
 /// Folders of the system that are read by everything.
-pub(super) const SYSTEM: [&str; 11] =
+pub(super) const SYSTEM_DIRS: [&str; 11] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu"];
 
 /// Beneath `/etc`, and only of interest where the engine is root: others cannot read them anyway.
@@ -40,7 +40,7 @@ const SYSTEM_SECRETS: [&str; 18] = [
 ];
 
 /// Homes of tools beneath the user's home, and which of their folders a command needs.
-const TOOLS: [(&str, &[&str]); 18] = [
+const TOOL_HOMES: [(&str, &[&str]); 18] = [
     (".cargo", &["bin", "registry", "git"]),
     (".rustup", &[""]),
     (".pyenv", &[""]),
@@ -67,7 +67,7 @@ pub(super) const DEVICES: [&str; 7] =
 
 /// What was found on this machine. Looked up once.
 #[derive(Clone, Debug)]
-pub(super) struct View {
+pub(super) struct FilesystemView {
     /// The user's home.
     pub(super) home: PathBuf,
     /// The homes of people on this machine, the user's first.
@@ -81,11 +81,11 @@ pub(super) struct View {
     /// What git is told of the user.
     pub(super) git_config: Option<String>,
     /// What may be read where no mount hides anything: the system without its secrets.
-    pub(super) system: Vec<(PathBuf, Grant)>,
+    pub(super) system: Vec<(PathBuf, PathGrant)>,
 }
 
-impl View {
-    pub(super) fn look(settings: &SandboxSettings) -> Self {
+impl FilesystemView {
+    pub(super) fn detect(settings: &SandboxConfig) -> Self {
         let home = home(settings);
         let wanted: Vec<PathBuf> = if settings.path.is_empty() {
             env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect()
@@ -100,7 +100,7 @@ impl View {
                 path.push(dir);
             }
         }
-        let tools = tools(&path, &home);
+        let tools = tool_dirs(&path, &home);
         let hidden = if rustix::process::geteuid().is_root() {
             SYSTEM_SECRETS.iter().map(|name| Path::new("/etc").join(name)).filter(|path| path.exists()).collect()
         } else {
@@ -113,39 +113,39 @@ impl View {
         view
     }
 
-    fn system_grants(&self) -> Vec<(PathBuf, Grant)> {
+    fn system_grants(&self) -> Vec<(PathBuf, PathGrant)> {
         let mut grants = Vec::new();
-        for dir in SYSTEM.iter().map(PathBuf::from) {
+        for dir in SYSTEM_DIRS.iter().map(PathBuf::from) {
             if dir == Path::new("/etc") && !self.hidden.is_empty() {
-                self.around_secrets(&dir, &mut grants);
+                self.grant_except_secrets(&dir, &mut grants);
             } else {
-                grants.push((dir, Grant::Read));
+                grants.push((dir, PathGrant::Read));
             }
         }
-        grants.extend(["/proc", "/sys/devices/system"].map(|dir| (PathBuf::from(dir), Grant::Read)));
-        grants.extend(DEVICES.iter().map(|file| (PathBuf::from(file), Grant::Write)));
+        grants.extend(["/proc", "/sys/devices/system"].map(|dir| (PathBuf::from(dir), PathGrant::Read)));
+        grants.extend(DEVICES.iter().map(|file| (PathBuf::from(file), PathGrant::Write)));
         grants
     }
 
     /// A folder's entries one by one, but for the secrets; the rules of the kernel know no exceptions.
-    fn around_secrets(&self, dir: &Path, grants: &mut Vec<(PathBuf, Grant)>) {
-        grants.push((dir.to_owned(), Grant::List));
+    fn grant_except_secrets(&self, dir: &Path, grants: &mut Vec<(PathBuf, PathGrant)>) {
+        grants.push((dir.to_owned(), PathGrant::List));
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
             if self.hidden.contains(&path) {
                 continue;
             }
             if self.hidden.iter().any(|secret| secret.starts_with(&path)) {
-                self.around_secrets(&path, grants);
+                self.grant_except_secrets(&path, grants);
             } else {
-                grants.push((path, Grant::Read));
+                grants.push((path, PathGrant::Read));
             }
         }
     }
 }
 
 /// The user's home.
-pub(super) fn home(settings: &SandboxSettings) -> PathBuf {
+pub(super) fn home(settings: &SandboxConfig) -> PathBuf {
     let home = settings.home.clone().or_else(|| env::var_os("HOME").map(PathBuf::from));
     let home = home.filter(|home| home.is_absolute() && *home != Path::new("/"));
     let home = home.unwrap_or_else(|| PathBuf::from("/nonexistent"));
@@ -169,13 +169,13 @@ fn homes(own: &Path) -> Vec<PathBuf> {
 
 /// What must be hidden from a program that sees these folders: Helve's own places, and the keys and tokens of users.
 pub(crate) fn hidden_places(private: &[PathBuf], seen: &[PathBuf]) -> Vec<PathBuf> {
-    let homes = homes(&home(&SandboxSettings::default()));
+    let homes = homes(&home(&SandboxConfig::default()));
     let own = private.iter().filter_map(|place| fs::canonicalize(place).ok());
     covered(secrets_of(&homes, seen).into_iter().chain(own).collect(), seen)
 }
 
 /// Folders that programs on the path need, where they are not the system's.
-fn tools(path: &[PathBuf], home: &Path) -> Vec<PathBuf> {
+fn tool_dirs(path: &[PathBuf], home: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut add = |dir: PathBuf| {
         if dir.is_dir() && !found.iter().any(|have| dir.starts_with(have)) {
@@ -183,13 +183,13 @@ fn tools(path: &[PathBuf], home: &Path) -> Vec<PathBuf> {
         }
     };
     for dir in path.iter().filter(|dir| !is_system(dir)) {
-        around(dir, home).into_iter().for_each(&mut add);
+        related_dirs(dir, home).into_iter().for_each(&mut add);
         let Ok(inside) = dir.strip_prefix(home) else {
             add(dir.clone());
             continue;
         };
         let name = inside.components().next().map(|it| it.as_os_str().to_owned()).unwrap_or_default();
-        match TOOLS.iter().find(|(tool, _)| name == *tool) {
+        match TOOL_HOMES.iter().find(|(tool, _)| name == *tool) {
             Some((tool, parts)) => parts.iter().for_each(|part| add(home.join(tool).join(part))),
             None => add(dir.clone()),
         }
@@ -201,39 +201,39 @@ fn tools(path: &[PathBuf], home: &Path) -> Vec<PathBuf> {
 }
 
 fn is_system(dir: &Path) -> bool {
-    SYSTEM.iter().any(|system| dir.starts_with(system))
+    SYSTEM_DIRS.iter().any(|system| dir.starts_with(system))
 }
 
 /// How many programs of one folder are looked at for where they really are.
-const PROGRAMS: usize = 2000;
+const MAX_PROGRAMS: usize = 2000;
 
 /// What the programs of a folder on the path need besides: the environment of Python that it belongs to and the one that
 /// was made from, the folder that a toolchain was unpacked to, and the same of the places where its links lead.
-fn around(dir: &Path, home: &Path) -> Vec<PathBuf> {
-    let mut folders = kit(dir, home);
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(PROGRAMS) {
+fn related_dirs(dir: &Path, home: &Path) -> Vec<PathBuf> {
+    let mut folders = toolchain_dirs(dir, home);
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(MAX_PROGRAMS) {
         if !entry.file_type().is_ok_and(|it| it.is_symlink()) {
             continue;
         }
         let real = fs::canonicalize(entry.path()).ok().filter(|it| it.is_file());
         let Some(holder) = real.as_deref().and_then(Path::parent) else { continue };
-        if is_system(holder) || folders.iter().any(|have| holder.starts_with(have)) || !is_open(holder, home) {
+        if is_system(holder) || folders.iter().any(|have| holder.starts_with(have)) || !may_show(holder, home) {
             continue;
         }
         folders.push(holder.to_owned());
-        folders.extend(kit(holder, home));
+        folders.extend(toolchain_dirs(holder, home));
     }
     folders
 }
 
 /// The folders that belong to a folder of programs.
-fn kit(dir: &Path, home: &Path) -> Vec<PathBuf> {
-    let Some(prefix) = dir.parent().filter(|it| is_open(it, home)) else { return Vec::new() };
+fn toolchain_dirs(dir: &Path, home: &Path) -> Vec<PathBuf> {
+    let Some(prefix) = dir.parent().filter(|it| may_show(it, home)) else { return Vec::new() };
     if let Ok(text) = fs::read_to_string(prefix.join("pyvenv.cfg")) {
         let made_from = text.lines().filter_map(|line| line.split_once('=')).find(|(name, _)| name.trim() == "home");
         let made_from = made_from.and_then(|(_, bin)| fs::canonicalize(bin.trim()).ok());
         let made_from = made_from.and_then(|bin| Some(bin.parent()?.to_owned()));
-        let made_from = made_from.filter(|it| !is_system(it) && is_open(it, home));
+        let made_from = made_from.filter(|it| !is_system(it) && may_show(it, home));
         return std::iter::once(prefix.to_owned()).chain(made_from).collect();
     }
     if dir.file_name().is_none_or(|name| name != "bin") {
@@ -247,7 +247,7 @@ fn kit(dir: &Path, home: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether a folder may be shown whole: it is not the root, holds no home and none of its secrets, and is none of them.
-fn is_open(dir: &Path, home: &Path) -> bool {
+fn may_show(dir: &Path, home: &Path) -> bool {
     let homes = ["/", "/home", "/root", "/var", "/tmp", "/run", "/srv", "/mnt", "/media"];
     let secret = |name: &&str| {
         let secret = home.join(name);
@@ -283,7 +283,7 @@ mod tests {
         fs::write(home.join(".ssh/id"), "").unwrap();
         symlink(home.join("kit/node/bin/node"), home.join("bin/node")).unwrap();
         symlink(home.join(".ssh/id"), home.join("bin/id")).unwrap();
-        let found = tools(&[home.join("venv/bin"), home.join("bin")], &home);
+        let found = tool_dirs(&[home.join("venv/bin"), home.join("bin")], &home);
         assert_eq!(found, ["venv", "python", "kit/node/bin", "bin"].map(|it| home.join(it)));
         fs::remove_dir_all(top).unwrap();
     }

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use super::plan::Limits;
+use super::plan::ResourceLimits;
 
 /// What all commands that are born into one group may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shares {
+pub(super) struct CgroupLimits {
     /// Processes of each of them.
     pub(super) processes: u64,
     /// Bytes of memory of all together.
@@ -24,24 +24,24 @@ pub(super) struct Shares {
 ///
 /// Moving a process into a group makes every processor wait for the others, which takes longer than starting it. So the
 /// thread that starts commands goes there once, and its children need not. Only groups of version 1 take single threads.
-pub(super) struct Nursery {
-    shares: Shares,
+pub(super) struct SharedCgroup {
+    shares: CgroupLimits,
     dirs: Vec<PathBuf>,
     memory: Option<Arc<Path>>,
 }
 
-impl Nursery {
+impl SharedCgroup {
     /// How many commands may reach their limit at once.
-    const CROWD: u64 = 4;
+    const PIDS_MULTIPLIER: u64 = 4;
 
     /// Brings the calling thread into the groups for these limits, if it is not there already.
-    pub(super) fn enter(now: &mut Option<Self>, shares: Shares) {
+    pub(super) fn enter(now: &mut Option<Self>, shares: CgroupLimits) {
         if now.as_ref().is_some_and(|nursery| nursery.shares == shares) {
             return;
         }
         // The ones before go when their last command has ended; until then they cannot.
         let next = now.insert(Self { shares, dirs: Vec::new(), memory: None });
-        let processes = shares.processes.saturating_mul(Self::CROWD);
+        let processes = shares.processes.saturating_mul(Self::PIDS_MULTIPLIER);
         next.dirs.extend(Self::join("pids", shares.processes, "pids.max", processes));
         let memory = shares.memory.and_then(|most| Self::join("memory", most, "memory.limit_in_bytes", most));
         next.memory = memory.as_deref().map(Arc::from);
@@ -50,8 +50,8 @@ impl Nursery {
 
     /// A group of one controller, with the calling thread in it.
     fn join(controller: &str, name: u64, file: &str, limit: u64) -> Option<PathBuf> {
-        let parent = separate(controller)?;
-        sweep(&parent);
+        let parent = v1_path(controller)?;
+        remove_stale(&parent);
         let dir = parent.join(format!("helve-{}-{name}", std::process::id()));
         fs::create_dir(&dir).or_else(|error| if dir.is_dir() { Ok(()) } else { Err(error) }).ok()?;
         fs::write(dir.join(file), limit.to_string()).ok()?;
@@ -65,14 +65,14 @@ impl Nursery {
     }
 }
 
-impl Drop for Nursery {
+impl Drop for SharedCgroup {
     fn drop(&mut self) {
         self.dirs.iter().for_each(|dir| _ = fs::remove_dir(dir));
     }
 }
 
 /// How often something in a group was killed because the group's memory was used up.
-pub(super) fn killed_for_memory(dir: &Path) -> u64 {
+pub(super) fn oom_kill_count(dir: &Path) -> u64 {
     let texts =
         ["memory.events", "memory.oom_control"].iter().filter_map(|file| fs::read_to_string(dir.join(file)).ok());
     let count = |text: String| text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok());
@@ -81,15 +81,15 @@ pub(super) fn killed_for_memory(dir: &Path) -> u64 {
 
 /// Whether all commands together can be held to an amount of memory here.
 pub(crate) fn can_limit_memory() -> bool {
-    separate("memory").is_some_and(|dir| rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok())
+    v1_path("memory").is_some_and(|dir| rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok())
 }
 
 /// Three quarters of the memory that this machine has, or of what this process may have of it.
-pub(crate) fn most_memory() -> Option<u64> {
+pub(crate) fn default_memory_limit() -> Option<u64> {
     let about = rustix::system::sysinfo();
     let machine = about.totalram.saturating_mul(about.mem_unit.into());
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let own = separate_in(&groups, "memory").map(|dir| dir.join("memory.limit_in_bytes"));
+    let own = parse_v1_path(&groups, "memory").map(|dir| dir.join("memory.limit_in_bytes"));
     let one = groups.lines().find_map(|line| line.strip_prefix("0::"));
     let one = one.map(|group| Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/')).join("memory.max"));
     let limits = [own, one].into_iter().flatten().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
@@ -98,11 +98,11 @@ pub(crate) fn most_memory() -> Option<u64> {
 
 /// Whether commands can be held to a number of processes here.
 pub(crate) fn can_limit() -> bool {
-    separate("pids").is_some_and(|dir| rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok())
+    v1_path("pids").is_some_and(|dir| rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok())
 }
 
 /// Removes groups of engines that are gone.
-fn sweep(parent: &Path) {
+fn remove_stale(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let engine = name.to_str().and_then(|name| name.strip_prefix("helve-")?.split_once('-')).map(|(pid, _)| pid);
@@ -120,7 +120,7 @@ pub(crate) struct Cgroup {
 
 impl Cgroup {
     /// A new group with these limits; `None` where no limit needs one, or none can be made.
-    pub(crate) fn new(limits: &Limits) -> Option<Self> {
+    pub(crate) fn new(limits: &ResourceLimits) -> Option<Self> {
         limits.memory?;
         let mut name = [0; 8];
         getrandom::fill(&mut name).ok()?;
@@ -130,15 +130,15 @@ impl Cgroup {
         let processes = (limits.processes + 3).to_string();
         group.add("pids", &name, &[("pids.max", &processes)]);
         if let Some(memory) = limits.memory.map(|bytes| bytes.to_string()) {
-            let file = if unified("memory").is_some() { "memory.max" } else { "memory.limit_in_bytes" };
+            let file = if v2_path("memory").is_some() { "memory.max" } else { "memory.limit_in_bytes" };
             group.add("memory", &name, &[(file, &memory)]);
         }
         (!group.dirs.is_empty()).then_some(group)
     }
 
     fn add(&mut self, controller: &str, name: &str, settings: &[(&str, &str)]) {
-        let Some(parent) = separate(controller).or_else(|| unified(controller)) else { return };
-        sweep(&parent);
+        let Some(parent) = v1_path(controller).or_else(|| v2_path(controller)) else { return };
+        remove_stale(&parent);
         let dir = parent.join(name);
         if fs::create_dir(&dir).is_err() && !self.dirs.contains(&dir) {
             return;
@@ -152,7 +152,7 @@ impl Cgroup {
     }
 
     /// Moves a process, known by its handle, and its children into the group.
-    pub(super) fn take_in(&self, handle: RawFd) -> io::Result<()> {
+    pub(super) fn add_process(&self, handle: RawFd) -> io::Result<()> {
         let pid = pid_of(handle)?;
         let mut pids = vec![pid.clone()];
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -167,7 +167,7 @@ impl Cgroup {
 
     /// Whether something in the group was killed because its memory was used up.
     pub(super) fn ran_out_of_memory(&self) -> bool {
-        self.dirs.iter().any(|dir| killed_for_memory(dir) > 0)
+        self.dirs.iter().any(|dir| oom_kill_count(dir) > 0)
     }
 }
 
@@ -197,11 +197,11 @@ fn pid_of(handle: RawFd) -> io::Result<String> {
 }
 
 /// Where this process is in the hierarchy of one controller (version 1).
-fn separate(controller: &str) -> Option<PathBuf> {
-    separate_in(&fs::read_to_string("/proc/self/cgroup").ok()?, controller)
+fn v1_path(controller: &str) -> Option<PathBuf> {
+    parse_v1_path(&fs::read_to_string("/proc/self/cgroup").ok()?, controller)
 }
 
-fn separate_in(groups: &str, controller: &str) -> Option<PathBuf> {
+fn parse_v1_path(groups: &str, controller: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         parts.next()?.split(',').any(|it| it == controller).then(|| parts.next()).flatten()
@@ -211,7 +211,7 @@ fn separate_in(groups: &str, controller: &str) -> Option<PathBuf> {
 }
 
 /// Where this process is in the one hierarchy (version 2), if that controller may be used below it.
-fn unified(controller: &str) -> Option<PathBuf> {
+fn v2_path(controller: &str) -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let dir = Path::new("/sys/fs/cgroup").join(own.trim_start_matches('/'));

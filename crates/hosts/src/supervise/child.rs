@@ -19,28 +19,28 @@ use rustix::{
 };
 
 use super::{
-    dir::Tell,
+    dir::CwdReporter,
     notify,
-    plan::{Maker, Plan, Rules, Sockets, Stdin, Tree, Walls},
-    rules::rules_for,
+    plan::{LandlockRules, PlanStdin, Restrictions, RulesetBuilder, SandboxPlan, SocketPolicy, TreeTracking},
+    rules::build_ruleset,
     seccomp::{self, Attributes},
     sys,
 };
 
 /// The files that came with a plan.
-pub(super) struct Sent {
+pub(super) struct PassedFds {
     stdin: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
     rules: Option<OwnedFd>,
 }
 
-impl Sent {
+impl PassedFds {
     /// What each of them is, in the order in which the engine sends them.
-    pub(super) fn with(plan: &Plan, files: Vec<OwnedFd>) -> Self {
+    pub(super) fn with(plan: &SandboxPlan, files: Vec<OwnedFd>) -> Self {
         let mut files = files.into_iter();
-        let made = plan.walls.as_ref().is_some_and(|walls| walls.rules.by == Maker::Engine);
+        let made = plan.walls.as_ref().is_some_and(|walls| walls.rules.by == RulesetBuilder::Engine);
         Self {
-            stdin: if plan.stdin == Stdin::Sent { files.next() } else { None },
+            stdin: if plan.stdin == PlanStdin::Sent { files.next() } else { None },
             terminal: if plan.terminal { files.next() } else { None },
             rules: if made { files.next() } else { None },
         }
@@ -49,7 +49,12 @@ impl Sent {
 
 /// Becomes the command. Returns only when that failed, with the reason. `supervisor` leads to whoever answers the
 /// notifications of the filter.
-pub(super) fn become_command(plan: &Plan, sent: Sent, tell: Option<Tell>, supervisor: Option<OwnedFd>) -> String {
+pub(super) fn exec(
+    plan: &SandboxPlan,
+    sent: PassedFds,
+    tell: Option<CwdReporter>,
+    supervisor: Option<OwnedFd>,
+) -> String {
     if let Err(error) = prepare(plan, sent, tell.as_ref(), supervisor.as_ref()) {
         return error;
     }
@@ -58,25 +63,30 @@ pub(super) fn become_command(plan: &Plan, sent: Sent, tell: Option<Tell>, superv
     let mut command = Command::new(program);
     command.args(argv).env_clear().envs(plan.env.iter().cloned());
     if tell.is_some() {
-        command.env(Tell::VARIABLE.0, Tell::VARIABLE.1);
+        command.env(CwdReporter::ENV_VAR.0, CwdReporter::ENV_VAR.1);
     }
     let error = command.exec();
     format!("cannot start {program}: {error}")
 }
 
-fn prepare(plan: &Plan, sent: Sent, tell: Option<&Tell>, supervisor: Option<&OwnedFd>) -> Result<(), String> {
+fn prepare(
+    plan: &SandboxPlan,
+    sent: PassedFds,
+    tell: Option<&CwdReporter>,
+    supervisor: Option<&OwnedFd>,
+) -> Result<(), String> {
     sys::reset_signals();
-    setsid().map_err(saying("cannot make a session"))?;
+    setsid().map_err(context("cannot make a session"))?;
     connect(plan, sent.stdin, sent.terminal)?;
     limit(plan)?;
     chdir(&plan.dir).map_err(|error| format!("cannot go to {}: {error}", plan.dir.display()))?;
     let Some(walls) = &plan.walls else {
         return close_files(tell);
     };
-    if plan.tree == Tree::Walk {
+    if plan.tree == TreeTracking::Walk {
         drop_capabilities()?;
     }
-    set_no_new_privs(true).map_err(saying("cannot give up privileges"))?;
+    set_no_new_privs(true).map_err(context("cannot give up privileges"))?;
     restrict_files(&walls.rules, sent.rules)?;
     close_files(tell)?;
     filter_calls(walls, supervisor)
@@ -84,52 +94,52 @@ fn prepare(plan: &Plan, sent: Sent, tell: Option<&Tell>, supervisor: Option<&Own
 
 /// Loads the filter of system calls. Where the kernel gives no listener for notifications (there can be one only, and an outer
 /// sandbox may have it), the calls that need one are refused.
-fn filter_calls(walls: &Walls, supervisor: Option<&OwnedFd>) -> Result<(), String> {
+fn filter_calls(walls: &Restrictions, supervisor: Option<&OwnedFd>) -> Result<(), String> {
     let is_shared = walls.attribute_roots.is_some();
     let supervised = if is_shared { Attributes::Supervisor } else { Attributes::Kernel };
     if let Some(supervisor) = supervisor
         && let Ok(listener) = sys::load_filter_with_listener(&seccomp::filter(walls.sockets, supervised))
     {
-        return notify::send_listener(supervisor, &listener).map_err(saying("cannot hand over the listener"));
+        return notify::send_listener(supervisor, &listener).map_err(context("cannot hand over the listener"));
     }
     let attributes = if is_shared { Attributes::Nobody } else { Attributes::Kernel };
-    let sockets = if walls.sockets == Sockets::Own { Sockets::NoConnect } else { walls.sockets };
-    sys::load_filter(&seccomp::filter(sockets, attributes)).map_err(saying("cannot load the filter of system calls"))
+    let sockets = if walls.sockets == SocketPolicy::Own { SocketPolicy::NoConnect } else { walls.sockets };
+    sys::load_filter(&seccomp::filter(sockets, attributes)).map_err(context("cannot load the filter of system calls"))
 }
 
 /// Nothing that is open here is open in the command, but what its shell needs to say where it ends.
-fn close_files(tell: Option<&Tell>) -> Result<(), String> {
-    sys::close_on_exec().map_err(saying("cannot close files"))?;
-    tell.map_or(Ok(()), Tell::place).map_err(saying("cannot open the way back for the folder"))
+fn close_files(tell: Option<&CwdReporter>) -> Result<(), String> {
+    sys::close_on_exec().map_err(context("cannot close files"))?;
+    tell.map_or(Ok(()), CwdReporter::install).map_err(context("cannot open the way back for the folder"))
 }
 
-fn saying<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
+fn context<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{what}: {error}")
 }
 
-fn connect(plan: &Plan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> Result<(), String> {
-    let failed = saying("cannot connect input and output");
+fn connect(plan: &SandboxPlan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> Result<(), String> {
+    let failed = context("cannot connect input and output");
     if let Some(terminal) = &terminal {
-        ioctl_tiocsctty(terminal.as_fd()).map_err(saying("cannot take the terminal"))?;
-        sys::place(terminal, 1).map_err(&failed)?;
-        sys::place(terminal, 2).map_err(&failed)?;
+        ioctl_tiocsctty(terminal.as_fd()).map_err(context("cannot take the terminal"))?;
+        sys::dup_to(terminal, 1).map_err(&failed)?;
+        sys::dup_to(terminal, 2).map_err(&failed)?;
     } else if plan.merged {
         // The same open pipe for both, so that the reader gets every write in its order.
-        sys::place(&io::stdout(), 2).map_err(&failed)?;
+        sys::dup_to(&io::stdout(), 2).map_err(&failed)?;
     }
     let nothing = File::open("/dev/null").map_err(&failed)?.into();
     let input = match plan.stdin {
-        Stdin::Nothing => nothing,
-        Stdin::Sent => stdin.unwrap_or(nothing),
-        Stdin::Terminal => terminal.unwrap_or(nothing),
+        PlanStdin::Nothing => nothing,
+        PlanStdin::Sent => stdin.unwrap_or(nothing),
+        PlanStdin::Terminal => terminal.unwrap_or(nothing),
     };
-    sys::place(&input, 0).map_err(&failed)
+    sys::dup_to(&input, 0).map_err(&failed)
 }
 
-fn limit(plan: &Plan) -> Result<(), String> {
+fn limit(plan: &SandboxPlan) -> Result<(), String> {
     let (limits, tree) = (&plan.limits, plan.tree);
     // Without a namespace the kernel counts everything the user runs, so a tight limit would hit the wrong ones.
-    let processes = if tree == Tree::Namespace { limits.processes } else { limits.processes.max(4096) };
+    let processes = if tree == TreeTracking::Namespace { limits.processes } else { limits.processes.max(4096) };
     for (resource, most) in [
         (Resource::Core, 0),
         (Resource::Fsize, limits.file_size),
@@ -142,7 +152,7 @@ fn limit(plan: &Plan) -> Result<(), String> {
         let now = getrlimit(resource);
         let most = now.maximum.map_or(most, |above| most.min(above));
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
-            .map_err(saying("cannot set limits"))?;
+            .map_err(context("cannot set limits"))?;
     }
     // When the machine itself runs out of memory, commands go first. Where `/proc` cannot be written, they do not.
     _ = fs::write("/proc/self/oom_score_adj", "800");
@@ -151,7 +161,7 @@ fn limit(plan: &Plan) -> Result<(), String> {
 
 /// A root without namespaces is root on the machine; without capabilities it is only the owner of many files.
 pub(super) fn drop_capabilities() -> Result<(), String> {
-    let failed = saying("cannot drop capabilities");
+    let failed = context("cannot drop capabilities");
     let have = rustix::thread::capabilities(None).map_err(&failed)?;
     if have.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().iter() {
@@ -166,13 +176,13 @@ pub(super) fn drop_capabilities() -> Result<(), String> {
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).map_err(&failed)
 }
 
-fn restrict_files(rules: &Rules, sent: Option<OwnedFd>) -> Result<(), String> {
+fn restrict_files(rules: &LandlockRules, sent: Option<OwnedFd>) -> Result<(), String> {
     let made = match rules.by {
-        Maker::Engine => Some(sent.ok_or("the file rules did not come with the plan")?),
-        Maker::Stage => rules_for(&rules.grants)?,
+        RulesetBuilder::Engine => Some(sent.ok_or("the file rules did not come with the plan")?),
+        RulesetBuilder::Stage => build_ruleset(&rules.grants)?,
     };
     match made {
-        Some(made) => sys::take_on(&made).map_err(saying("cannot take on the file rules")),
+        Some(made) => sys::restrict_self(&made).map_err(context("cannot take on the file rules")),
         None if rules.required => Err("the kernel has no Landlock, or it is turned off".to_owned()),
         None => Ok(()),
     }

@@ -11,16 +11,16 @@ use rustix::{
     mount::mount_bind_recursive,
 };
 
-use super::{child::drop_capabilities, plan::Last, sys};
+use super::{child::drop_capabilities, plan::LateMounts, sys};
 
 /// What the outer sandbox must leave to the stage: mounting, limiting namespaces, and giving all of it up.
-pub(crate) const POWERS: [&str; 3] = ["CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SETPCAP"];
+pub(crate) const REQUIRED_CAPABILITIES: [&str; 3] = ["CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SETPCAP"];
 
 /// The number of user namespaces that may be made inside of this one. The kernel finds the caller's own behind the name.
-const NAMESPACES: &str = "sys/user/max_user_namespaces";
+const MAX_USER_NAMESPACES: &str = "sys/user/max_user_namespaces";
 
 /// Raises what is left of the walls and gives up the power to change them. `proc` is a folder that is `/proc`.
-pub(super) fn finish(last: &Last, proc: &OwnedFd) -> Result<(), String> {
+pub(super) fn apply(last: &LateMounts, proc: &OwnedFd) -> Result<(), String> {
     for dir in &last.mounts.pinned {
         bind(dir)?;
     }
@@ -31,7 +31,7 @@ pub(super) fn finish(last: &Last, proc: &OwnedFd) -> Result<(), String> {
         }
     }
     if last.sealed {
-        openat(proc, NAMESPACES, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+        openat(proc, MAX_USER_NAMESPACES, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(std::io::Error::from)
             .and_then(|file| File::from(file).write_all(b"0"))
             .map_err(|error| format!("cannot forbid further namespaces: {error}"))?;

@@ -14,22 +14,22 @@ use std::{
     time::Duration,
 };
 
-use super::plan::Forward;
+use super::plan::ProxyForward;
 
 /// The most connections at once. One more is closed.
-const MOST: usize = 128;
+const MAX_CONNECTIONS: usize = 128;
 /// Each connection has two threads, and they need little.
-const STACK: usize = 128 << 10;
+const THREAD_STACK_BYTES: usize = 128 << 10;
 
 /// A place in the command's network where something listens, and nobody answers yet.
-pub(super) struct Forwarder {
+pub(super) struct ProxyForwarder {
     listener: TcpListener,
     socket: PathBuf,
 }
 
-impl Forwarder {
+impl ProxyForwarder {
     /// Listens, so that a command that connects at once is not refused.
-    pub(super) fn bind(forward: &Forward) -> Result<Self, String> {
+    pub(super) fn bind(forward: &ProxyForward) -> Result<Self, String> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, forward.port))
             .map_err(|error| format!("cannot listen for what goes to the proxy: {error}"))?;
         Ok(Self { listener, socket: forward.socket.clone() })
@@ -41,7 +41,7 @@ impl Forwarder {
             let open = Arc::new(AtomicUsize::new(0));
             loop {
                 match self.listener.accept() {
-                    Ok((tcp, _)) if open.load(Ordering::Relaxed) < MOST => self.carry(tcp, &open),
+                    Ok((tcp, _)) if open.load(Ordering::Relaxed) < MAX_CONNECTIONS => self.relay(tcp, &open),
                     Ok(_) => {}
                     // No more files can be opened just now: others will be closed.
                     Err(_) => thread::sleep(Duration::from_millis(20)),
@@ -51,10 +51,10 @@ impl Forwarder {
     }
 
     /// Two threads carry one connection; it counts until both have ended.
-    fn carry(&self, tcp: TcpStream, open: &Arc<AtomicUsize>) {
+    fn relay(&self, tcp: TcpStream, open: &Arc<AtomicUsize>) {
         let Ok(unix) = UnixStream::connect(&self.socket) else { return };
         let (Ok(tcp_too), Ok(unix_too)) = (tcp.try_clone(), unix.try_clone()) else { return };
-        let place = Arc::new(Place::take(open));
+        let place = Arc::new(ConnectionSlot::acquire(open));
         let other = place.clone();
         // A thread that cannot be started drops its ends, and the connection with them.
         let out = spawn(move || {
@@ -72,21 +72,21 @@ impl Forwarder {
 }
 
 /// One of the connections that are open.
-struct Place(Arc<AtomicUsize>);
+struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Self {
+impl ConnectionSlot {
+    fn acquire(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(open.clone())
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().stack_size(STACK).spawn(work).map(drop)
+    thread::Builder::new().stack_size(THREAD_STACK_BYTES).spawn(work).map(drop)
 }

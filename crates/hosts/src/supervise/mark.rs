@@ -9,9 +9,9 @@ use std::{
 
 /// Which file or folder a name leads to. What the kernel was told of it holds for that one, whatever the name leads to later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark(Option<(u64, u64, u128)>);
+pub(crate) struct FileFingerprint(Option<(u64, u64, u128)>);
 
-impl Mark {
+impl FileFingerprint {
     /// What a name leads to now. Numbers of files are used again; when they were born tells such files apart. Where that is
     /// not known, any change of it makes it another one.
     pub(crate) fn of(place: &Path) -> Self {

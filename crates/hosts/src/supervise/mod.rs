@@ -27,16 +27,19 @@ mod tree;
 mod unix_connect;
 mod warden;
 
-pub(crate) use cgroup::{Cgroup, can_limit, can_limit_memory, most_memory};
-pub(crate) use finish::POWERS;
+pub(crate) use cgroup::{Cgroup, can_limit, can_limit_memory, default_memory_limit};
+pub(crate) use finish::REQUIRED_CAPABILITIES;
 pub use harden::harden;
-pub(crate) use launch::{Keep, Launch, launch, try_out};
-pub use leash::leashed;
-pub(crate) use mark::Mark;
-pub use own::stage_edition;
-pub(crate) use own::stage_program;
-pub use plan::Limits;
-pub(crate) use plan::{Forward, Grant, Last, Maker, Mounts, Plan, Rules, Sockets, Stdin, Tree, Walls};
-pub(crate) use rules::rules_for;
-pub use stage::inner_stage;
+pub(crate) use launch::{CleanupGuards, Launch, launch, run_probe};
+pub use leash::kill_on_exit;
+pub(crate) use mark::FileFingerprint;
+pub use own::helper_build_id;
+pub(crate) use own::helper_program;
+pub use plan::ResourceLimits;
+pub(crate) use plan::{
+    LandlockRules, LateMounts, Mounts, PathGrant, PlanStdin, ProxyForward, Restrictions, RulesetBuilder, SandboxPlan,
+    SocketPolicy, TreeTracking,
+};
+pub(crate) use rules::build_ruleset;
+pub use stage::run_helper_if_requested;
 pub(crate) use sys::landlock_version;

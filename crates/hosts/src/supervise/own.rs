@@ -13,10 +13,10 @@ use std::{
 };
 
 /// The name of the small binary.
-const NAME: &str = "helve-stage";
+const HELPER_NAME: &str = "helve-stage";
 
 /// All that decides what the stage does with a plan.
-const SOURCES: [&[u8]; 14] = [
+const HELPER_SOURCES: [&[u8]; 14] = [
     include_bytes!("attributes.rs"),
     include_bytes!("child.rs"),
     include_bytes!("dir.rs"),
@@ -34,12 +34,12 @@ const SOURCES: [&[u8]; 14] = [
 ];
 
 /// A number for these sources. It tells versions apart; it is no seal, and need not be one.
-const EDITION: u64 = {
+const HELPER_BUILD_ID: u64 = {
     let (mut sum, mut file) = (0xCBF2_9CE4_8422_2325_u64, 0);
-    while file < SOURCES.len() {
+    while file < HELPER_SOURCES.len() {
         let mut at = 0;
-        while at < SOURCES[file].len() {
-            sum = (sum ^ SOURCES[file][at] as u64).wrapping_mul(0x0100_0000_01B3);
+        while at < HELPER_SOURCES[file].len() {
+            sum = (sum ^ HELPER_SOURCES[file][at] as u64).wrapping_mul(0x0100_0000_01B3);
             at += 1;
         }
         file += 1;
@@ -49,19 +49,19 @@ const EDITION: u64 = {
 
 /// Which edition of the stage is in this binary. Engine and stage must have the same.
 #[must_use]
-pub fn stage_edition() -> String {
-    format!("{}-{EDITION:016x}", env!("CARGO_PKG_VERSION"))
+pub fn helper_build_id() -> String {
+    format!("{}-{HELPER_BUILD_ID:016x}", env!("CARGO_PKG_VERSION"))
 }
 
 /// The binary that becomes the stage.
-pub(crate) fn stage_program() -> PathBuf {
-    let own = in_place(env::current_exe().unwrap_or_default());
-    small(&own).unwrap_or(own)
+pub(crate) fn helper_program() -> PathBuf {
+    let own = original_path(env::current_exe().unwrap_or_default());
+    sibling_helper(&own).unwrap_or(own)
 }
 
 /// Where this binary lay, when another was put in its place since: a file that is gone cannot be shown to a sandbox, and the
 /// kernel only marks its name. What lies there now is the stage if it is of the same edition, and refuses otherwise.
-fn in_place(own: PathBuf) -> PathBuf {
+fn original_path(own: PathBuf) -> PathBuf {
     match own.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
         Some(before) if !own.exists() => OsStr::from_bytes(before).into(),
         _ => own,
@@ -69,8 +69,8 @@ fn in_place(own: PathBuf) -> PathBuf {
 }
 
 /// The small binary beside this one, where it is as safe from others as this one is, and of the same edition.
-fn small(own: &Path) -> Option<PathBuf> {
-    let program = fs::canonicalize(own).ok()?.with_file_name(NAME);
+fn sibling_helper(own: &Path) -> Option<PathBuf> {
+    let program = fs::canonicalize(own).ok()?.with_file_name(HELPER_NAME);
     let (ours, its) = (fs::metadata(own).ok()?, fs::symlink_metadata(&program).ok()?);
     let looser = its.mode() & !ours.mode() & 0o022 != 0;
     if !its.is_file() || its.uid() != ours.uid() || looser {
@@ -78,7 +78,7 @@ fn small(own: &Path) -> Option<PathBuf> {
     }
     let mut asked = Command::new(&program);
     let said = asked.env_clear().stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    (said.stdout.trim_ascii() == stage_edition().as_bytes()).then_some(program)
+    (said.stdout.trim_ascii() == helper_build_id().as_bytes()).then_some(program)
 }
 
 #[cfg(test)]
@@ -91,9 +91,9 @@ mod tests {
         fs::create_dir_all(&top).unwrap();
         let (lay, odd) = (top.join("helve"), top.join("odd (deleted)"));
         fs::write(&odd, "").unwrap();
-        assert_eq!(in_place(top.join("helve (deleted)")), lay);
-        assert_eq!(in_place(lay.clone()), lay);
-        assert_eq!(in_place(odd.clone()), odd, "a name that is really its own");
+        assert_eq!(original_path(top.join("helve (deleted)")), lay);
+        assert_eq!(original_path(lay.clone()), lay);
+        assert_eq!(original_path(odd.clone()), odd, "a name that is really its own");
         fs::remove_dir_all(&top).unwrap();
     }
 }

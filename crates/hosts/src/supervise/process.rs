@@ -17,7 +17,7 @@ use std::{
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
-    ports::{Exit, Level, Noticed, Process, Signal},
+    ports::{Process, ProcessEvent, ProcessExit, SandboxLevel, Signal},
 };
 use rustix::process::{Signal as RawSignal, pidfd_send_signal};
 use tokio::{
@@ -32,39 +32,39 @@ use tokio::{
 
 use super::{
     Cgroup,
-    cgroup::killed_for_memory,
-    launch::{Kept, Launch, Wires},
-    plan::{ENDED, Tree},
+    cgroup::oom_kill_count,
+    launch::{HelperPipes, Launch, SharedCleanup},
+    plan::{MSG_EXITED, TreeTracking},
     sys,
-    warden::Born,
+    warden::SpawnedHelper,
 };
-use crate::sandbox::{Check, Denials};
+use crate::sandbox::{Check, DenialDetector};
 
 /// The most that is read at once.
-const PIECE: usize = 64 << 10;
+const READ_CHUNK_BYTES: usize = 64 << 10;
 /// The most that waits for a program to read it.
-const MOST_TYPED: usize = 4 << 20;
+const MAX_PENDING_INPUT: usize = 4 << 20;
 /// How long the end of a command is waited for that nobody needs any more.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// After the end: how long a pipe that somebody still holds is listened to.
-const DRAIN: Duration = Duration::from_millis(300);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A command and the files that lead to it. Dropping it ends the command with all that it started.
-pub(crate) struct Running {
+pub(crate) struct SupervisedProcess {
     pub(super) control: UnixStream,
     handle: Arc<OwnedFd>,
-    parting: Option<Parting>,
+    cleanup: Option<ExitCleanup>,
     out: Option<Receiver>,
     err: Option<Receiver>,
-    terminal: Option<Waiting<AsyncFd<OwnedFd>>>,
-    input: Option<Waiting<Sender>>,
+    terminal: Option<BufferedWriter<AsyncFd<OwnedFd>>>,
+    input: Option<BufferedWriter<Sender>>,
     /// Close the input when all of it has been taken.
     closing: bool,
-    level: Level,
-    tree: Tree,
+    level: SandboxLevel,
+    tree: TreeTracking,
     cgroup: Option<Arc<Cgroup>>,
-    word: Vec<u8>,
-    denials: Denials,
+    status_message: Vec<u8>,
+    denials: DenialDetector,
     /// Both streams come through `out`.
     merged: bool,
     /// To be done when all has ended.
@@ -72,24 +72,24 @@ pub(crate) struct Running {
     /// The group that holds the memory of all commands, and how often it killed before.
     shared: Option<(u64, Arc<Path>)>,
     out_of_memory: bool,
-    end: Option<Exit>,
-    told: bool,
+    end: Option<ProcessExit>,
+    exit_reported: bool,
 }
 
 /// What is to be done when the stage is gone.
-pub(super) struct Parting {
+pub(super) struct ExitCleanup {
     /// Let go of then.
-    pub(super) keep: Kept,
+    pub(super) keep: SharedCleanup,
     /// Comes when that has been done.
     pub(super) gone: oneshot::Receiver<()>,
 }
 
-impl Parting {
+impl ExitCleanup {
     /// Lets go of everything. Where all that was started is known to have ended nobody need wait for the stage, which has
     /// nothing left to do.
-    async fn meet(self, all_ended: bool) {
+    async fn wait(self, all_ended: bool) {
         if all_ended {
-            self.keep.let_go();
+            self.keep.release();
         } else {
             _ = timeout(Duration::from_secs(1), self.gone).await;
         }
@@ -97,53 +97,58 @@ impl Parting {
 }
 
 /// A way to the program, and what was written to it and has not been taken yet.
-struct Waiting<T> {
+struct BufferedWriter<T> {
     open: T,
     bytes: VecDeque<u8>,
 }
 
-impl<T> Waiting<T> {
+impl<T> BufferedWriter<T> {
     fn at(open: T) -> Self {
         Self { open, bytes: VecDeque::new() }
     }
 }
 
-impl Running {
-    pub(super) fn new(wires: Wires, born: Born, parting: Parting, launch: &mut Launch) -> io::Result<Self> {
-        let terminal = wires.terminal.map(sys::watched).transpose()?.map(Waiting::at);
+impl SupervisedProcess {
+    pub(super) fn new(
+        wires: HelperPipes,
+        born: SpawnedHelper,
+        parting: ExitCleanup,
+        launch: &mut Launch,
+    ) -> io::Result<Self> {
+        let terminal = wires.terminal.map(sys::async_fd).transpose()?.map(BufferedWriter::at);
         Ok(Self {
             control: UnixStream::from_std(wires.control)?,
             handle: born.handle,
-            shared: born.memory.map(|dir| (killed_for_memory(&dir), dir)),
-            parting: Some(parting),
+            shared: born.memory.map(|dir| (oom_kill_count(&dir), dir)),
+            cleanup: Some(parting),
             out: Some(Receiver::from_owned_fd(wires.out)?),
             err: Some(Receiver::from_owned_fd(wires.err)?),
             terminal,
-            input: wires.input.map(Sender::from_owned_fd).transpose()?.map(Waiting::at),
+            input: wires.input.map(Sender::from_owned_fd).transpose()?.map(BufferedWriter::at),
             closing: false,
             out_of_memory: false,
             level: launch.level,
             tree: launch.plan.tree,
             cgroup: launch.cgroup.take(),
-            word: Vec::new(),
-            denials: Denials::of(launch),
+            status_message: Vec::new(),
+            denials: DenialDetector::of(launch),
             merged: launch.plan.merged,
             check: launch.check.take(),
             end: None,
-            told: false,
+            exit_reported: false,
         })
     }
 
     /// Moves the stage into its control group, before it has started anything.
     pub(super) fn join_cgroup(&mut self) -> Result<()> {
         let Some(group) = &self.cgroup else { return Ok(()) };
-        group.take_in(self.handle.as_raw_fd()).map_err(|error| {
+        group.add_process(self.handle.as_raw_fd()).map_err(|error| {
             Error::Internal(anyhow::Error::new(error).context("putting a command into its control group"))
         })
     }
 
     /// What the outer sandbox had to say when it failed.
-    pub(super) async fn last_words(&mut self) -> String {
+    pub(super) async fn startup_stderr(&mut self) -> String {
         let mut text = Vec::new();
         let all = async {
             while let Some(err) = &self.err {
@@ -161,7 +166,7 @@ impl Running {
     }
 
     /// Keeps text for the terminal, and the end of input after it.
-    pub(super) fn type_in(&mut self, bytes: Vec<u8>) {
+    pub(super) fn queue_input(&mut self, bytes: Vec<u8>) {
         if let Some(terminal) = &mut self.terminal {
             terminal.bytes.extend(bytes);
             terminal.bytes.extend(b"\x04");
@@ -169,34 +174,34 @@ impl Running {
     }
 
     /// One step: a piece of output, or nothing yet.
-    async fn step(&mut self) -> Option<Noticed> {
+    async fn step(&mut self) -> Option<ProcessEvent> {
         let done = self.end.is_some();
         tokio::select! {
             piece = read(&mut self.err), if self.err.is_some() => {
-                self.denials.read(&piece);
-                (!piece.is_empty()).then_some(Noticed::Stderr(piece))
+                self.denials.feed(&piece);
+                (!piece.is_empty()).then_some(ProcessEvent::Stderr(piece))
             }
             piece = read(&mut self.out), if self.out.is_some() => {
                 if self.merged {
-                    self.denials.read(&piece);
+                    self.denials.feed(&piece);
                 }
-                (!piece.is_empty()).then_some(Noticed::Stdout(piece))
+                (!piece.is_empty()).then_some(ProcessEvent::Stdout(piece))
             }
-            piece = screen(&mut self.terminal), if self.terminal.is_some() => {
-                self.denials.read(&piece);
-                (!piece.is_empty()).then_some(Noticed::Stdout(piece))
+            piece = read_terminal(&mut self.terminal), if self.terminal.is_some() => {
+                self.denials.feed(&piece);
+                (!piece.is_empty()).then_some(ProcessEvent::Stdout(piece))
             }
-            () = feed(&mut self.input), if self.input.as_ref().is_some_and(|input| !input.bytes.is_empty()) => {
+            () = flush_input(&mut self.input), if self.input.as_ref().is_some_and(|input| !input.bytes.is_empty()) => {
                 if self.closing && self.input.as_ref().is_some_and(|input| input.bytes.is_empty()) {
                     self.input = None;
                 }
                 None
             }
-            () = listen(&self.control, &mut self.word), if !done => {
-                self.end = Some(self.ending());
+            () = read_status(&self.control, &mut self.status_message), if !done => {
+                self.end = Some(self.exit_status());
                 None
             }
-            () = sleep(DRAIN), if done => {
+            () = sleep(DRAIN_TIMEOUT), if done => {
                 (self.out, self.err, self.terminal) = (None, None, None);
                 None
             }
@@ -204,16 +209,22 @@ impl Running {
     }
 
     /// How it ended: as the stage has said, or as one that is gone.
-    fn ending(&self) -> Exit {
+    fn exit_status(&self) -> ProcessExit {
         // Only somebody who kills the stage from outside can keep it from its last word.
-        let &[ENDED, a, b, c, d, left, _, _, ref dir @ ..] = &self.word[..] else {
-            return Exit { code: 137, signal: Some(libc::SIGKILL), left_behind: false, denials: Vec::new(), dir: None };
+        let &[MSG_EXITED, a, b, c, d, left, _, _, ref dir @ ..] = &self.status_message[..] else {
+            return ProcessExit {
+                code: 137,
+                signal: Some(libc::SIGKILL),
+                left_behind: false,
+                denials: Vec::new(),
+                dir: None,
+            };
         };
         let status = ExitStatus::from_raw(i32::from_le_bytes([a, b, c, d]));
         let signal = status.signal();
         let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
         let dir = (!dir.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(dir)));
-        Exit { code, signal, left_behind: left != 0, denials: Vec::new(), dir }
+        ProcessExit { code, signal, left_behind: left != 0, denials: Vec::new(), dir }
     }
 }
 
@@ -222,7 +233,7 @@ async fn read(pipe: &mut Option<Receiver>) -> Vec<u8> {
     let Some(open) = pipe else { return Vec::new() };
     loop {
         _ = open.readable().await;
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; READ_CHUNK_BYTES];
         match open.try_read(&mut piece) {
             Ok(count) if count > 0 => {
                 piece.truncate(count);
@@ -240,8 +251,8 @@ async fn read(pipe: &mut Option<Receiver>) -> Vec<u8> {
 }
 
 /// Writes some of what waits for the input. A program that has closed it gets none.
-async fn feed(input: &mut Option<Waiting<Sender>>) {
-    let Some(Waiting { open, bytes }) = input else { return };
+async fn flush_input(input: &mut Option<BufferedWriter<Sender>>) {
+    let Some(BufferedWriter { open, bytes }) = input else { return };
     _ = open.writable().await;
     match open.try_write(bytes.as_slices().0) {
         Ok(count) => _ = bytes.drain(..count),
@@ -251,8 +262,8 @@ async fn feed(input: &mut Option<Waiting<Sender>>) {
 }
 
 /// Reads a piece of what a terminal shows, and types what is waiting meanwhile.
-async fn screen(terminal: &mut Option<Waiting<AsyncFd<OwnedFd>>>) -> Vec<u8> {
-    let Some(Waiting { open, bytes: typed }) = terminal else { return Vec::new() };
+async fn read_terminal(terminal: &mut Option<BufferedWriter<AsyncFd<OwnedFd>>>) -> Vec<u8> {
+    let Some(BufferedWriter { open, bytes: typed }) = terminal else { return Vec::new() };
     let interest = |typed: &VecDeque<u8>| {
         if typed.is_empty() { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE }
     };
@@ -266,7 +277,7 @@ async fn screen(terminal: &mut Option<Waiting<AsyncFd<OwnedFd>>>) -> Vec<u8> {
             }
         }
         if ready.ready().is_readable() || ready.ready().is_read_closed() {
-            let mut piece = vec![0; PIECE];
+            let mut piece = vec![0; READ_CHUNK_BYTES];
             match ready.try_io(|file| Ok(rustix::io::read(file, &mut piece)?)) {
                 Ok(Ok(count)) if count > 0 => {
                     piece.truncate(count);
@@ -283,7 +294,7 @@ async fn screen(terminal: &mut Option<Waiting<AsyncFd<OwnedFd>>>) -> Vec<u8> {
 }
 
 /// Collects the stage's last word. A stage that went without one leaves a word that is too short.
-async fn listen(control: &UnixStream, word: &mut Vec<u8>) {
+async fn read_status(control: &UnixStream, word: &mut Vec<u8>) {
     loop {
         _ = control.readable().await;
         let mut piece = [0; 512];
@@ -306,8 +317,8 @@ async fn listen(control: &UnixStream, word: &mut Vec<u8>) {
 }
 
 #[async_trait]
-impl Process for Running {
-    async fn next(&mut self) -> Noticed {
+impl Process for SupervisedProcess {
+    async fn next(&mut self) -> ProcessEvent {
         while self.out.is_some() || self.err.is_some() || self.terminal.is_some() || self.end.is_none() {
             if let Some(noticed) = self.step().await {
                 return noticed;
@@ -315,12 +326,12 @@ impl Process for Running {
         }
         // The stage buries all of the command before its last word. What it had to kill may be on its way out still, and a
         // group cannot be removed while the stage is in it.
-        let all_ended =
-            self.cgroup.is_none() && self.end.as_ref().is_some_and(|end| !end.left_behind && !self.word.is_empty());
+        let all_ended = self.cgroup.is_none()
+            && self.end.as_ref().is_some_and(|end| !end.left_behind && !self.status_message.is_empty());
         self.out_of_memory |= self.cgroup.take().is_some_and(|group| group.ran_out_of_memory());
-        self.out_of_memory |= self.shared.take().is_some_and(|(before, dir)| killed_for_memory(&dir) > before);
-        if let Some(parting) = self.parting.take() {
-            parting.meet(all_ended).await;
+        self.out_of_memory |= self.shared.take().is_some_and(|(before, dir)| oom_kill_count(&dir) > before);
+        if let Some(parting) = self.cleanup.take() {
+            parting.wait(all_ended).await;
         }
         let found = match self.check.take() {
             Some(check) => check.finish().await,
@@ -328,16 +339,20 @@ impl Process for Running {
         };
         match &mut self.end {
             Some(exit) => {
-                if !self.told {
-                    exit.denials = self.denials.told(self.out_of_memory);
+                if !self.exit_reported {
+                    exit.denials = self.denials.messages(self.out_of_memory);
                     exit.denials.extend(found);
-                    self.told = true;
+                    self.exit_reported = true;
                 }
-                Noticed::Exit(exit.clone())
+                ProcessEvent::Exit(exit.clone())
             }
-            None => {
-                Noticed::Exit(Exit { code: 137, signal: Some(9), left_behind: false, denials: Vec::new(), dir: None })
-            }
+            None => ProcessEvent::Exit(ProcessExit {
+                code: 137,
+                signal: Some(9),
+                left_behind: false,
+                denials: Vec::new(),
+                dir: None,
+            }),
         }
     }
 
@@ -351,14 +366,14 @@ impl Process for Running {
             _ => return Err(Error::failed("the program's input is closed; start it with its input kept open")),
         };
         // Waiting for the program to read could wait for ever: it may be waiting for its output to be read.
-        if waiting.len() + bytes.len() > MOST_TYPED {
+        if waiting.len() + bytes.len() > MAX_PENDING_INPUT {
             return Err(Error::failed("the program does not read its input; wait until it does, or end it"));
         }
         waiting.extend(bytes);
         Ok(())
     }
 
-    async fn close(&mut self) -> Result<()> {
+    async fn close_stdin(&mut self) -> Result<()> {
         match (&mut self.terminal, &self.input) {
             (Some(terminal), _) if !self.closing => terminal.bytes.extend(b"\x04"),
             (None, Some(input)) if input.bytes.is_empty() => self.input = None,
@@ -393,18 +408,18 @@ impl Process for Running {
         }
     }
 
-    fn level(&self) -> Level {
+    fn sandbox_level(&self) -> SandboxLevel {
         self.level
     }
 }
 
-impl Drop for Running {
+impl Drop for SupervisedProcess {
     fn drop(&mut self) {
         // Without a namespace the stage must live to end the tree; it does so when its socket closes.
-        if self.tree == Tree::Namespace && self.end.is_none() {
+        if self.tree == TreeTracking::Namespace && self.end.is_none() {
             _ = pidfd_send_signal(&*self.handle, RawSignal::KILL);
         }
-        if let (Some(check), Some(parting)) = (self.check.take(), self.parting.take()) {
+        if let (Some(check), Some(parting)) = (self.check.take(), self.cleanup.take()) {
             check.after(async move { _ = timeout(PATIENCE, parting.gone).await });
         }
     }

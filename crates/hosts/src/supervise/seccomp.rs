@@ -10,7 +10,7 @@ use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter,
 };
 
-use super::plan::Sockets;
+use super::plan::SocketPolicy;
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xC000_003E;
@@ -21,14 +21,14 @@ const ARCH: u32 = 0xC000_00B7;
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
-const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
-const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-const ABSENT: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+const RET_ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const RET_KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+const RET_EPERM: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+const RET_ENOSYS: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
 /// New namespaces of every kind, as flags of `clone`.
-const NAMESPACES: u32 = 0x7E02_0000;
+const CLONE_NEW_FLAGS: u32 = 0x7E02_0000;
 
 /// Newer calls have the same number on every architecture; `libc` does not name all of them for every C library.
 const PROCESS_MADVISE: i64 = 440;
@@ -113,7 +113,7 @@ const HARMLESS_REQUESTS: [u32; 7] =
     [0x4004_9409, 0x4020_940D, 0xC018_9436, 0x8008_6601, 0x8008_7601, 0xC020_660B, 0x801C_581F];
 
 /// Looking into other processes, other ways around the filter, the machine itself.
-const REFUSED: &[i64] = &[
+const DENIED_SYSCALLS: &[i64] = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -170,7 +170,7 @@ const REFUSED: &[i64] = &[
 
 /// Memory, messages and semaphores of the old kind. Without a namespace of its own a command shares them with all
 /// programs of its user.
-const SHARED: &[i64] = &[
+const SYSV_IPC_SYSCALLS: &[i64] = &[
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -187,55 +187,55 @@ const SHARED: &[i64] = &[
 ];
 
 /// So many numbers are asked for one after the other.
-const FEW: usize = 4;
+const LINEAR_MAX: usize = 4;
 
 /// Memory of other processes, by a descriptor. Without a PID namespace these may be anybody's.
 const FOREIGN_PROCESSES: [i64; 2] = [PROCESS_MADVISE, PROCESS_MRELEASE];
 
 /// The whole filter.
-pub(super) fn filter(sockets: Sockets, attributes: Attributes) -> Vec<sock_filter> {
+pub(super) fn filter(sockets: SocketPolicy, attributes: Attributes) -> Vec<sock_filter> {
     let mut out = Vec::with_capacity(256);
     out.push(load(4));
-    unless(&mut out, BPF_JEQ, ARCH, KILL);
+    unless(&mut out, BPF_JEQ, ARCH, RET_KILL);
     out.push(load(0));
     #[cfg(target_arch = "x86_64")]
-    when(&mut out, BPF_JGE, X32, REFUSE);
-    out.extend(choices(&refused(sockets, attributes), REFUSE));
+    when(&mut out, BPF_JGE, X32, RET_EPERM);
+    out.extend(choices(&denied_syscalls(sockets, attributes), RET_EPERM));
     let shares_machine = attributes != Attributes::Kernel;
     if shares_machine {
         without_namespaces(&mut out, attributes);
     }
     // Its flags are behind a pointer, where a filter cannot look. Programs fall back to `clone`.
-    when(&mut out, BPF_JEQ, libc::SYS_clone3 as u32, ABSENT);
+    when(&mut out, BPF_JEQ, libc::SYS_clone3 as u32, RET_ENOSYS);
     block(&mut out, libc::SYS_clone, |out| {
         out.push(load(argument(0)));
-        when(out, BPF_JSET, NAMESPACES, REFUSE);
+        when(out, BPF_JSET, CLONE_NEW_FLAGS, RET_EPERM);
     });
     // Only the low half counts for the kernel, so only the low half is compared.
     block(&mut out, libc::SYS_ioctl, |out| {
         out.push(load(argument(1)));
-        when(out, BPF_JEQ, libc::TIOCSTI as u32, REFUSE);
-        when(out, BPF_JEQ, libc::TIOCLINUX as u32, REFUSE);
+        when(out, BPF_JEQ, libc::TIOCSTI as u32, RET_EPERM);
+        when(out, BPF_JEQ, libc::TIOCLINUX as u32, RET_EPERM);
         if shares_machine {
             for request in HARMLESS_REQUESTS {
-                when(out, BPF_JEQ, request, ALLOW);
+                when(out, BPF_JEQ, request, RET_ALLOW);
             }
             out.push(statement(BPF_ALU | BPF_AND | BPF_K, 0xFF00));
             for kind in FILE_SYSTEM_REQUESTS {
-                when(out, BPF_JEQ, kind << 8, REFUSE);
+                when(out, BPF_JEQ, kind << 8, RET_EPERM);
             }
         }
     });
     socket_rules(&mut out, sockets);
-    out.push(answer(ALLOW));
+    out.push(ret(RET_ALLOW));
     out
 }
 
 /// What only a command without namespaces needs: files and processes of others are within its reach.
 fn without_namespaces(out: &mut Vec<sock_filter>, attributes: Attributes) {
-    when(out, BPF_JGE, NEWEST as u32 + 1, ABSENT);
+    when(out, BPF_JGE, NEWEST as u32 + 1, RET_ENOSYS);
     for number in ABSENT_ATTRIBUTES {
-        when(out, BPF_JEQ, number as u32, ABSENT);
+        when(out, BPF_JEQ, number as u32, RET_ENOSYS);
     }
     if attributes == Attributes::Supervisor {
         out.extend(choices(&ordered(ATTRIBUTES), NOTIFY));
@@ -243,27 +243,27 @@ fn without_namespaces(out: &mut Vec<sock_filter>, attributes: Attributes) {
     for number in OWN_PROCESS {
         block(out, number, |out| {
             out.push(load(argument(0)));
-            unless(out, BPF_JEQ, 0, REFUSE);
+            unless(out, BPF_JEQ, 0, RET_EPERM);
         });
     }
     // "All processes of a user" is a kind of its own here, and 0 is this user.
     for (number, user) in [(libc::SYS_setpriority, PRIO_USER), (libc::SYS_ioprio_set, IOPRIO_WHO_USER)] {
         block(out, number, |out| {
             out.push(load(argument(0)));
-            when(out, BPF_JEQ, user, REFUSE);
+            when(out, BPF_JEQ, user, RET_EPERM);
             out.push(load(argument(1)));
-            unless(out, BPF_JEQ, 0, REFUSE);
+            unless(out, BPF_JEQ, 0, RET_EPERM);
         });
     }
 }
 
 /// All numbers that are refused whatever their arguments, in order.
-fn refused(sockets: Sockets, attributes: Attributes) -> Vec<u32> {
+fn denied_syscalls(sockets: SocketPolicy, attributes: Attributes) -> Vec<u32> {
     // Sockets of every kind are for commands with namespaces only.
-    let shared = if sockets.has_namespaces() { &[] } else { SHARED };
+    let shared = if sockets.has_namespaces() { &[] } else { SYSV_IPC_SYSCALLS };
     let foreign: &[i64] = if attributes == Attributes::Kernel { &[] } else { &FOREIGN_PROCESSES };
     let changing = if attributes == Attributes::Nobody { ATTRIBUTES } else { &[] };
-    ordered(&[REFUSED, shared, foreign, changing].concat())
+    ordered(&[DENIED_SYSCALLS, shared, foreign, changing].concat())
 }
 
 fn ordered(numbers: &[i64]) -> Vec<u32> {
@@ -276,7 +276,7 @@ fn ordered(numbers: &[i64]) -> Vec<u32> {
 /// when it takes on a filter, for each command anew, so that they are not asked for one after the other.
 fn choices(numbers: &[u32], then: u32) -> Vec<sock_filter> {
     let (lower, upper) = numbers.split_at(numbers.len() / 2);
-    let Some(first) = upper.first().filter(|_| numbers.len() > FEW) else {
+    let Some(first) = upper.first().filter(|_| numbers.len() > LINEAR_MAX) else {
         let mut out = Vec::new();
         for number in numbers {
             when(&mut out, BPF_JEQ, *number, then);
@@ -291,90 +291,90 @@ fn choices(numbers: &[u32], then: u32) -> Vec<sock_filter> {
     out
 }
 
-fn socket_rules(out: &mut Vec<sock_filter>, sockets: Sockets) {
+fn socket_rules(out: &mut Vec<sock_filter>, sockets: SocketPolicy) {
     let families: &[i32] = match sockets {
-        Sockets::Ip | Sockets::Own | Sockets::NoConnect => {
+        SocketPolicy::Ip | SocketPolicy::Own | SocketPolicy::NoConnect => {
             &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]
         }
-        Sockets::Pairs => &[libc::AF_UNIX],
-        Sockets::IpWithoutLocal => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+        SocketPolicy::Pairs => &[libc::AF_UNIX],
+        SocketPolicy::IpWithoutLocal => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
     };
     block(out, libc::SYS_socket, |out| {
         out.push(load(argument(0)));
-        one_of(out, families);
+        require_one_of(out, families);
         if families.contains(&libc::AF_NETLINK) {
             // Routes may be read; every other kind of netlink is somebody's private interface.
             out.push(load(argument(0)));
             let skip = jump(BPF_JEQ, libc::AF_NETLINK as u32, 0, 3);
             out.push(skip);
             out.push(load(argument(2)));
-            unless(out, BPF_JEQ, 0, REFUSE);
+            unless(out, BPF_JEQ, 0, RET_EPERM);
         }
         match sockets {
-            Sockets::Pairs => refuse_datagrams(out),
-            Sockets::Own | Sockets::NoConnect => {
+            SocketPolicy::Pairs => deny_datagram_targets(out),
+            SocketPolicy::Own | SocketPolicy::NoConnect => {
                 let mut local = Vec::new();
-                refuse_datagrams(&mut local);
+                deny_datagram_targets(&mut local);
                 out.push(load(argument(0)));
                 out.push(jump(BPF_JEQ, libc::AF_UNIX as u32, 0, local.len() as u8));
                 out.extend(local);
             }
-            Sockets::Ip | Sockets::IpWithoutLocal => {}
+            SocketPolicy::Ip | SocketPolicy::IpWithoutLocal => {}
         }
     });
     block(out, libc::SYS_socketpair, |out| {
         out.push(load(argument(0)));
-        one_of(out, &[libc::AF_UNIX]);
-        if sockets != Sockets::Ip {
-            refuse_datagrams(out);
+        require_one_of(out, &[libc::AF_UNIX]);
+        if sockets != SocketPolicy::Ip {
+            deny_datagram_targets(out);
         }
     });
     // A named socket of another program (docker, ssh-agent, D-Bus) is a way out that no file rule closes.
     match sockets {
-        Sockets::Pairs => {
+        SocketPolicy::Pairs => {
             for number in [libc::SYS_connect, libc::SYS_bind] {
-                when(out, BPF_JEQ, number as u32, REFUSE);
+                when(out, BPF_JEQ, number as u32, RET_EPERM);
             }
         }
-        Sockets::Own => when(out, BPF_JEQ, libc::SYS_connect as u32, NOTIFY),
-        Sockets::NoConnect => when(out, BPF_JEQ, libc::SYS_connect as u32, REFUSE),
-        Sockets::Ip | Sockets::IpWithoutLocal => {}
+        SocketPolicy::Own => when(out, BPF_JEQ, libc::SYS_connect as u32, NOTIFY),
+        SocketPolicy::NoConnect => when(out, BPF_JEQ, libc::SYS_connect as u32, RET_EPERM),
+        SocketPolicy::Ip | SocketPolicy::IpWithoutLocal => {}
     }
 }
 
 /// A datagram carries its address with it, past the refusal of `connect`.
-fn refuse_datagrams(out: &mut Vec<sock_filter>) {
+fn deny_datagram_targets(out: &mut Vec<sock_filter>) {
     out.push(load(argument(1)));
     out.push(statement(BPF_ALU | BPF_AND | BPF_K, 0xF));
-    when(out, BPF_JEQ, libc::SOCK_DGRAM as u32, REFUSE);
-    when(out, BPF_JEQ, libc::SOCK_RAW as u32, REFUSE);
+    when(out, BPF_JEQ, libc::SOCK_DGRAM as u32, RET_EPERM);
+    when(out, BPF_JEQ, libc::SOCK_RAW as u32, RET_EPERM);
 }
 
 /// Refuses unless the loaded value is one of these.
-fn one_of(out: &mut Vec<sock_filter>, values: &[i32]) {
+fn require_one_of(out: &mut Vec<sock_filter>, values: &[i32]) {
     for (at, value) in values.iter().enumerate() {
         out.push(jump(BPF_JEQ, *value as u32, (values.len() - at) as u8, 0));
     }
-    out.push(answer(REFUSE));
+    out.push(ret(RET_EPERM));
 }
 
 /// Instructions for one system call. They end in an answer, so that what follows still has the number loaded.
 fn block(out: &mut Vec<sock_filter>, number: i64, fill: impl FnOnce(&mut Vec<sock_filter>)) {
     let mut inner = Vec::new();
     fill(&mut inner);
-    inner.push(answer(ALLOW));
+    inner.push(ret(RET_ALLOW));
     out.push(jump(BPF_JEQ, number as u32, 0, inner.len() as u8));
     out.extend(inner);
 }
 
 fn when(out: &mut Vec<sock_filter>, test: u32, value: u32, then: u32) {
     out.push(jump(test, value, 0, 1));
-    out.push(answer(then));
+    out.push(ret(then));
 }
 
 fn unless(out: &mut Vec<sock_filter>, test: u32, value: u32, then: u32) {
     out.push(jump(test, value, 1, 0));
-    out.push(answer(then));
+    out.push(ret(then));
 }
 
 fn load(at: u32) -> sock_filter {
@@ -386,7 +386,7 @@ fn argument(index: u32) -> u32 {
     16 + index * 8 + if cfg!(target_endian = "big") { 4 } else { 0 }
 }
 
-fn answer(action: u32) -> sock_filter {
+fn ret(action: u32) -> sock_filter {
     statement(BPF_RET | BPF_K, action)
 }
 
@@ -403,13 +403,13 @@ mod tests {
     use super::*;
 
     /// Runs a filter as the kernel would.
-    fn verdict(sockets: Sockets, arch: u32, number: i64, arguments: [u64; 3]) -> u32 {
+    fn verdict(sockets: SocketPolicy, arch: u32, number: i64, arguments: [u64; 3]) -> u32 {
         run(&filter(sockets, Attributes::Kernel), arch, number, arguments)
     }
 
     /// The same for a command without namespaces.
     fn shared_verdict(attributes: Attributes, number: i64, arguments: [u64; 3]) -> u32 {
-        run(&filter(Sockets::Pairs, attributes), ARCH, number, arguments)
+        run(&filter(SocketPolicy::Pairs, attributes), ARCH, number, arguments)
     }
 
     fn run(program: &[sock_filter], arch: u32, number: i64, arguments: [u64; 3]) -> u32 {
@@ -442,26 +442,32 @@ mod tests {
 
     #[test]
     fn refuses_by_number_and_argument() {
-        let ip = |number, arguments| verdict(Sockets::Ip, ARCH, number, arguments);
-        assert_eq!(ip(libc::SYS_read, [0; 3]), ALLOW);
-        assert_eq!(ip(libc::SYS_ptrace, [0; 3]), REFUSE);
-        assert_eq!(ip(libc::SYS_clone3, [0; 3]), ABSENT);
-        assert_eq!(ip(libc::SYS_clone, [0x11, 0, 0]), ALLOW);
-        assert_eq!(ip(libc::SYS_clone, [0x1000_0011, 0, 0]), REFUSE);
-        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TIOCSTI | 1 << 40, 0]), REFUSE);
-        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TCGETS, 0]), ALLOW);
-        assert_eq!(verdict(Sockets::Ip, 0x4000_0003, libc::SYS_read, [0; 3]), KILL);
+        let ip = |number, arguments| verdict(SocketPolicy::Ip, ARCH, number, arguments);
+        assert_eq!(ip(libc::SYS_read, [0; 3]), RET_ALLOW);
+        assert_eq!(ip(libc::SYS_ptrace, [0; 3]), RET_EPERM);
+        assert_eq!(ip(libc::SYS_clone3, [0; 3]), RET_ENOSYS);
+        assert_eq!(ip(libc::SYS_clone, [0x11, 0, 0]), RET_ALLOW);
+        assert_eq!(ip(libc::SYS_clone, [0x1000_0011, 0, 0]), RET_EPERM);
+        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TIOCSTI | 1 << 40, 0]), RET_EPERM);
+        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TCGETS, 0]), RET_ALLOW);
+        assert_eq!(verdict(SocketPolicy::Ip, 0x4000_0003, libc::SYS_read, [0; 3]), RET_KILL);
     }
 
     #[test]
     fn every_number_of_the_list_is_refused_and_no_other() {
-        for sockets in [Sockets::Ip, Sockets::Own, Sockets::NoConnect, Sockets::Pairs, Sockets::IpWithoutLocal] {
+        for sockets in [
+            SocketPolicy::Ip,
+            SocketPolicy::Own,
+            SocketPolicy::NoConnect,
+            SocketPolicy::Pairs,
+            SocketPolicy::IpWithoutLocal,
+        ] {
             let listed = |number: i64| {
-                REFUSED.contains(&number)
-                    || !sockets.has_namespaces() && SHARED.contains(&number)
+                DENIED_SYSCALLS.contains(&number)
+                    || !sockets.has_namespaces() && SYSV_IPC_SYSCALLS.contains(&number)
                     || by_rule(number, sockets)
             };
-            let by_filter = (0..1000).filter(|number| verdict(sockets, ARCH, *number, [0; 3]) == REFUSE);
+            let by_filter = (0..1000).filter(|number| verdict(sockets, ARCH, *number, [0; 3]) == RET_EPERM);
             assert_eq!(by_filter.collect::<Vec<_>>(), (0..1000).filter(|it| listed(*it)).collect::<Vec<_>>());
         }
     }
@@ -469,14 +475,14 @@ mod tests {
     #[test]
     fn attributes_are_answered_by_the_supervisor_or_by_nobody() {
         for number in ATTRIBUTES {
-            assert_eq!(verdict(Sockets::Ip, ARCH, *number, [0; 3]), ALLOW, "{number}");
+            assert_eq!(verdict(SocketPolicy::Ip, ARCH, *number, [0; 3]), RET_ALLOW, "{number}");
             assert_eq!(shared_verdict(Attributes::Supervisor, *number, [0; 3]), NOTIFY, "{number}");
-            assert_eq!(shared_verdict(Attributes::Nobody, *number, [0; 3]), REFUSE, "{number}");
+            assert_eq!(shared_verdict(Attributes::Nobody, *number, [0; 3]), RET_EPERM, "{number}");
         }
         for number in ABSENT_ATTRIBUTES.into_iter().chain([NEWEST + 1, 999]) {
-            assert_eq!(verdict(Sockets::Ip, ARCH, number, [0; 3]), ALLOW, "{number}");
-            assert_eq!(shared_verdict(Attributes::Supervisor, number, [0; 3]), ABSENT, "{number}");
-            assert_eq!(shared_verdict(Attributes::Nobody, number, [0; 3]), ABSENT, "{number}");
+            assert_eq!(verdict(SocketPolicy::Ip, ARCH, number, [0; 3]), RET_ALLOW, "{number}");
+            assert_eq!(shared_verdict(Attributes::Supervisor, number, [0; 3]), RET_ENOSYS, "{number}");
+            assert_eq!(shared_verdict(Attributes::Nobody, number, [0; 3]), RET_ENOSYS, "{number}");
         }
         let notified = (0..1000).filter(|it| shared_verdict(Attributes::Supervisor, *it, [0; 3]) == NOTIFY);
         assert_eq!(notified.count(), ATTRIBUTES.len());
@@ -486,21 +492,21 @@ mod tests {
     fn only_the_caller_is_limited_where_processes_are_shared() {
         for attributes in [Attributes::Supervisor, Attributes::Nobody] {
             for number in OWN_PROCESS {
-                assert_eq!(shared_verdict(attributes, number, [0, 7, 7]), ALLOW, "{number}");
-                assert_eq!(shared_verdict(attributes, number, [1, 7, 7]), REFUSE, "{number}");
-                assert_eq!(verdict(Sockets::Ip, ARCH, number, [1, 7, 7]), ALLOW, "{number}");
+                assert_eq!(shared_verdict(attributes, number, [0, 7, 7]), RET_ALLOW, "{number}");
+                assert_eq!(shared_verdict(attributes, number, [1, 7, 7]), RET_EPERM, "{number}");
+                assert_eq!(verdict(SocketPolicy::Ip, ARCH, number, [1, 7, 7]), RET_ALLOW, "{number}");
             }
             for (number, process, group, user) in [(libc::SYS_setpriority, 0, 1, 2), (libc::SYS_ioprio_set, 1, 2, 3)] {
                 for kind in [process, group] {
-                    assert_eq!(shared_verdict(attributes, number, [kind, 0, 7]), ALLOW, "{number}");
-                    assert_eq!(shared_verdict(attributes, number, [kind, 4321, 7]), REFUSE, "{number}");
+                    assert_eq!(shared_verdict(attributes, number, [kind, 0, 7]), RET_ALLOW, "{number}");
+                    assert_eq!(shared_verdict(attributes, number, [kind, 4321, 7]), RET_EPERM, "{number}");
                 }
                 for who in [0, 1000] {
-                    assert_eq!(shared_verdict(attributes, number, [user, who, 7]), REFUSE, "{number}");
+                    assert_eq!(shared_verdict(attributes, number, [user, who, 7]), RET_EPERM, "{number}");
                 }
             }
             for number in FOREIGN_PROCESSES {
-                assert_eq!(shared_verdict(attributes, number, [0; 3]), REFUSE, "{number}");
+                assert_eq!(shared_verdict(attributes, number, [0; 3]), RET_EPERM, "{number}");
             }
         }
     }
@@ -510,58 +516,58 @@ mod tests {
         let request = |number: u64| shared_verdict(Attributes::Supervisor, libc::SYS_ioctl, [3, number, 0]);
         // Flags, project id, version, verity, encryption, a btrfs snapshot.
         for number in [0x4008_6602, 0x401C_5820, 0x4008_7602, 0x4080_6685, 0x800C_6613, 0x5000_9401] {
-            assert_eq!(request(number), REFUSE, "{number:x}");
-            assert_eq!(verdict(Sockets::Ip, ARCH, libc::SYS_ioctl, [3, number, 0]), ALLOW, "{number:x}");
+            assert_eq!(request(number), RET_EPERM, "{number:x}");
+            assert_eq!(verdict(SocketPolicy::Ip, ARCH, libc::SYS_ioctl, [3, number, 0]), RET_ALLOW, "{number:x}");
         }
         for number in [0x4004_9409, 0x8008_6601, libc::TCGETS, libc::FIONREAD, libc::TIOCGWINSZ] {
-            assert_eq!(request(number), ALLOW, "{number:x}");
+            assert_eq!(request(number), RET_ALLOW, "{number:x}");
         }
-        assert_eq!(request(libc::TIOCSTI), REFUSE);
+        assert_eq!(request(libc::TIOCSTI), RET_EPERM);
     }
 
     /// What is refused with arguments that are all zero.
-    fn by_rule(number: i64, sockets: Sockets) -> bool {
+    fn by_rule(number: i64, sockets: SocketPolicy) -> bool {
         let always = [libc::SYS_socket, libc::SYS_socketpair];
         let pairs = [libc::SYS_connect, libc::SYS_bind];
         always.contains(&number)
-            || sockets == Sockets::Pairs && pairs.contains(&number)
-            || sockets == Sockets::NoConnect && number == libc::SYS_connect
+            || sockets == SocketPolicy::Pairs && pairs.contains(&number)
+            || sockets == SocketPolicy::NoConnect && number == libc::SYS_connect
     }
 
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_other_numbering_of_x86_is_refused() {
-        assert_eq!(verdict(Sockets::Ip, ARCH, libc::SYS_ptrace | 0x4000_0000, [0; 3]), REFUSE);
+        assert_eq!(verdict(SocketPolicy::Ip, ARCH, libc::SYS_ptrace | 0x4000_0000, [0; 3]), RET_EPERM);
     }
 
     #[test]
     fn what_programs_share_is_for_namespaces() {
         for number in [libc::SYS_shmget, libc::SYS_shmctl, libc::SYS_msgsnd, libc::SYS_semop, libc::SYS_mq_open] {
-            let verdicts =
-                [Sockets::Ip, Sockets::Pairs, Sockets::IpWithoutLocal].map(|it| verdict(it, ARCH, number, [0; 3]));
-            assert_eq!(verdicts, [ALLOW, REFUSE, REFUSE], "{number}");
+            let verdicts = [SocketPolicy::Ip, SocketPolicy::Pairs, SocketPolicy::IpWithoutLocal]
+                .map(|it| verdict(it, ARCH, number, [0; 3]));
+            assert_eq!(verdicts, [RET_ALLOW, RET_EPERM, RET_EPERM], "{number}");
         }
     }
 
     #[test]
     fn sockets_by_family() {
         let socket = |sockets, family: i32, kind: i32, protocol: u64| {
-            verdict(sockets, ARCH, libc::SYS_socket, [family as u64, kind as u64, protocol]) == ALLOW
+            verdict(sockets, ARCH, libc::SYS_socket, [family as u64, kind as u64, protocol]) == RET_ALLOW
         };
         let cloexec = libc::SOCK_CLOEXEC;
-        assert!(socket(Sockets::Ip, libc::AF_INET, libc::SOCK_DGRAM, 0));
-        assert!(socket(Sockets::Ip, libc::AF_NETLINK, libc::SOCK_RAW, 0));
-        assert!(!socket(Sockets::Ip, libc::AF_NETLINK, libc::SOCK_RAW, 9));
-        assert!(!socket(Sockets::Ip, libc::AF_VSOCK, libc::SOCK_STREAM, 0));
-        assert!(!socket(Sockets::Pairs, libc::AF_INET, libc::SOCK_STREAM, 0));
-        assert!(socket(Sockets::Pairs, libc::AF_UNIX, libc::SOCK_STREAM | cloexec, 0));
-        assert!(!socket(Sockets::Pairs, libc::AF_UNIX, libc::SOCK_DGRAM | cloexec, 0));
-        assert!(!socket(Sockets::IpWithoutLocal, libc::AF_UNIX, libc::SOCK_STREAM, 0));
-        assert_eq!(verdict(Sockets::Pairs, ARCH, libc::SYS_connect, [0; 3]), REFUSE);
-        assert_eq!(verdict(Sockets::Ip, ARCH, libc::SYS_connect, [0; 3]), ALLOW);
-        for (sockets, connect) in [(Sockets::Own, NOTIFY), (Sockets::NoConnect, REFUSE)] {
+        assert!(socket(SocketPolicy::Ip, libc::AF_INET, libc::SOCK_DGRAM, 0));
+        assert!(socket(SocketPolicy::Ip, libc::AF_NETLINK, libc::SOCK_RAW, 0));
+        assert!(!socket(SocketPolicy::Ip, libc::AF_NETLINK, libc::SOCK_RAW, 9));
+        assert!(!socket(SocketPolicy::Ip, libc::AF_VSOCK, libc::SOCK_STREAM, 0));
+        assert!(!socket(SocketPolicy::Pairs, libc::AF_INET, libc::SOCK_STREAM, 0));
+        assert!(socket(SocketPolicy::Pairs, libc::AF_UNIX, libc::SOCK_STREAM | cloexec, 0));
+        assert!(!socket(SocketPolicy::Pairs, libc::AF_UNIX, libc::SOCK_DGRAM | cloexec, 0));
+        assert!(!socket(SocketPolicy::IpWithoutLocal, libc::AF_UNIX, libc::SOCK_STREAM, 0));
+        assert_eq!(verdict(SocketPolicy::Pairs, ARCH, libc::SYS_connect, [0; 3]), RET_EPERM);
+        assert_eq!(verdict(SocketPolicy::Ip, ARCH, libc::SYS_connect, [0; 3]), RET_ALLOW);
+        for (sockets, connect) in [(SocketPolicy::Own, NOTIFY), (SocketPolicy::NoConnect, RET_EPERM)] {
             assert_eq!(verdict(sockets, ARCH, libc::SYS_connect, [0; 3]), connect);
-            assert_eq!(verdict(sockets, ARCH, libc::SYS_bind, [0; 3]), ALLOW);
+            assert_eq!(verdict(sockets, ARCH, libc::SYS_bind, [0; 3]), RET_ALLOW);
             assert!(socket(sockets, libc::AF_UNIX, libc::SOCK_STREAM | cloexec, 0));
             assert!(socket(sockets, libc::AF_UNIX, libc::SOCK_SEQPACKET, 0));
             assert!(!socket(sockets, libc::AF_UNIX, libc::SOCK_DGRAM | cloexec, 0), "its messages name their receiver");
@@ -570,7 +576,7 @@ mod tests {
             assert!(socket(sockets, libc::AF_INET6, libc::SOCK_STREAM, 0));
             assert!(socket(sockets, libc::AF_NETLINK, libc::SOCK_RAW, 0));
             let pair = |kind: i32| verdict(sockets, ARCH, libc::SYS_socketpair, [libc::AF_UNIX as u64, kind as u64, 0]);
-            assert_eq!([pair(libc::SOCK_STREAM), pair(libc::SOCK_DGRAM)], [ALLOW, REFUSE]);
+            assert_eq!([pair(libc::SOCK_STREAM), pair(libc::SOCK_DGRAM)], [RET_ALLOW, RET_EPERM]);
         }
     }
 }

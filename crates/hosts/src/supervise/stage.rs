@@ -17,39 +17,39 @@ use rustix::{
 };
 
 use super::{
-    child::{self, Sent},
+    child::{self, PassedFds},
     dir,
-    finish::finish,
-    forward::Forwarder,
-    leash::{self, LEASH},
+    finish::apply,
+    forward::ProxyForwarder,
+    leash::{self, KILL_ON_EXIT_ARG},
     notify::{self, Notifier},
-    own::stage_edition,
-    plan::{ENDED, FAILED, FILES, HELLO, MARKER, Plan, STARTED, Tree},
+    own::helper_build_id,
+    plan::{HELPER_ARG, MAX_FDS, MSG_EXITED, MSG_FAILED, MSG_READY, MSG_STARTED, SandboxPlan, TreeTracking},
     sys::{self, Forked},
     tree::{Reaped, reap},
 };
 
 /// How long what a command left running may take to end by itself.
-const LINGER: Duration = Duration::from_millis(500);
+const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long it may take after SIGTERM.
-const LAST_CHANCE: Duration = Duration::from_millis(200);
+const TERM_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long to go on killing what does not die (a process that hangs in the kernel).
-const PATIENCE: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often to kill again what forks faster than it dies.
-const AGAIN: Duration = Duration::from_millis(20);
+const KILL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Takes over when this process was started as the stage of a sandbox or as a leash, and then never returns.
 ///
 /// Call it first thing in `main`, before any thread exists and before arguments are read.
-pub fn inner_stage() {
+pub fn run_helper_if_requested() {
     let mut args = std::env::args_os().skip(1);
     let first = args.next();
     let (ran, part) = match first.as_deref() {
-        Some(first) if first == MARKER => (run(args), "inner stage of the sandbox"),
-        Some(first) if first == LEASH => (leash::hold(args), "leash of a program"),
-        _ => return leash::KNOWN.store(true, Ordering::Relaxed),
+        Some(first) if first == HELPER_ARG => (run(args), "inner stage of the sandbox"),
+        Some(first) if first == KILL_ON_EXIT_ARG => (leash::run_wrapped(args), "leash of a program"),
+        _ => return leash::HELPER_AVAILABLE.store(true, Ordering::Relaxed),
     };
-    sys::leave(ran.unwrap_or_else(|error| {
+    sys::exit_now(ran.unwrap_or_else(|error| {
         eprintln!("the {part} failed: {error}");
         125
     }))
@@ -57,23 +57,23 @@ pub fn inner_stage() {
 
 fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
     sys::close_inherited()?;
-    if args.next().is_none_or(|edition| edition != stage_edition().as_str()) {
+    if args.next().is_none_or(|edition| edition != helper_build_id().as_str()) {
         return Err(io::Error::other("it is of another version than the engine; start the engine again"));
     }
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    let signals = sys::hold_signals(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
-    let mut control = File::from(sys::standard(0));
+    let signals = sys::signalfd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    let mut control = File::from(sys::stdio_fd(0));
     // The engine may want to know that the stage is there before it tells it anything.
-    control.write_all(&[HELLO])?;
+    control.write_all(&[MSG_READY])?;
     let Some((plan, mut sent)) = receive(&control)? else { return Ok(0) };
-    if let Err(error) = close_walls(&plan, &mut sent) {
-        return refuse(&mut control, &error);
+    if let Err(error) = finish_sandbox(&plan, &mut sent) {
+        return report_failure(&mut control, &error);
     }
-    let forwarder = match plan.forward.as_ref().map(Forwarder::bind).transpose() {
+    let forwarder = match plan.forward.as_ref().map(ProxyForwarder::bind).transpose() {
         Ok(forwarder) => forwarder,
-        Err(error) => return refuse(&mut control, &error),
+        Err(error) => return report_failure(&mut control, &error),
     };
-    if plan.tree == Tree::Walk {
+    if plan.tree == TreeTracking::Walk {
         set_child_subreaper(Some(getpid()))?;
     }
     if let Some((path, text)) = &plan.home_file
@@ -82,10 +82,10 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
         // A convenience: a command that misses it says so itself.
         _ = file.write_all(text.as_bytes());
     }
-    let (tell, told) = dir::ways(&plan)?;
+    let (tell, told) = dir::pipes(&plan)?;
     let (main, notifier) = match start(&plan, sent, tell)? {
         Ok(started) => started,
-        Err(error) => return refuse(&mut control, &error),
+        Err(error) => return report_failure(&mut control, &error),
     };
     // Threads may be made only now: nothing forks any more.
     if let Some(forwarder) = forwarder {
@@ -94,10 +94,9 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
     if let Some(notifier) = notifier {
         notifier.start()?;
     }
-    control.write_all(&[STARTED])?;
-    let (status, left) =
-        Watch::over(main, plan.tree, control.as_fd().try_clone_to_owned()?, signals).until_the_end()?;
-    let mut end = vec![ENDED];
+    control.write_all(&[MSG_STARTED])?;
+    let (status, left) = TreeWatcher::new(main, plan.tree, control.as_fd().try_clone_to_owned()?, signals).run()?;
+    let mut end = vec![MSG_EXITED];
     end.extend(status.as_raw().to_le_bytes());
     end.push(u8::from(left));
     let dir = told.map(dir::read).unwrap_or_default();
@@ -108,8 +107,8 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
     Ok(0)
 }
 
-fn refuse(control: &mut File, error: &str) -> io::Result<i32> {
-    let mut text = vec![FAILED];
+fn report_failure(control: &mut File, error: &str) -> io::Result<i32> {
+    let mut text = vec![MSG_FAILED];
     text.extend((error.len() as u32).to_le_bytes());
     text.extend(error.as_bytes());
     control.write_all(&text)?;
@@ -117,9 +116,9 @@ fn refuse(control: &mut File, error: &str) -> io::Result<i32> {
 }
 
 /// The plan and the files that came with it; nothing when the engine went away first.
-fn receive(control: &File) -> io::Result<Option<(Plan, Vec<OwnedFd>)>> {
+fn receive(control: &File) -> io::Result<Option<(SandboxPlan, Vec<OwnedFd>)>> {
     let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut buffer = RecvAncillaryBuffer::new(&mut space);
     let got = recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut buffer, RecvFlags::CMSG_CLOEXEC)?;
     if got.bytes == 0 {
@@ -148,13 +147,13 @@ fn receive(control: &File) -> io::Result<Option<(Plan, Vec<OwnedFd>)>> {
 
 /// Finishes the outer walls where that is left to the stage. Inside namespaces every capability must be gone then; without
 /// them the child gives its own up.
-fn close_walls(plan: &Plan, sent: &mut Vec<OwnedFd>) -> Result<(), String> {
-    if plan.tree == Tree::Walk {
+fn finish_sandbox(plan: &SandboxPlan, sent: &mut Vec<OwnedFd>) -> Result<(), String> {
+    if plan.tree == TreeTracking::Walk {
         return Ok(());
     }
     if let Some(last) = &plan.last {
         let proc = (!sent.is_empty()).then(|| sent.remove(0)).ok_or("the way to /proc did not come with the plan")?;
-        finish(last, &proc)?;
+        apply(last, &proc)?;
     }
     let have = rustix::thread::capabilities(None).map_err(|error| format!("cannot read capabilities: {error}"))?;
     if have.effective.is_empty() && have.permitted.is_empty() {
@@ -165,27 +164,27 @@ fn close_walls(plan: &Plan, sent: &mut Vec<OwnedFd>) -> Result<(), String> {
 
 /// Runs the command as a child; its id and who answers its notifications, or why it could not be started.
 fn start(
-    plan: &Plan,
+    plan: &SandboxPlan,
     sent: Vec<OwnedFd>,
-    tell: Option<dir::Tell>,
+    tell: Option<dir::CwdReporter>,
 ) -> io::Result<Result<(i32, Option<Notifier>), String>> {
-    let sent = Sent::with(plan, sent);
+    let sent = PassedFds::with(plan, sent);
     let supervised = plan.walls.as_ref().filter(|walls| walls.needs_supervisor());
     let (mut read, write) = io::pipe()?;
     let (ours, theirs) = supervised.map(|_| notify::channel()).transpose()?.unzip();
     match sys::fork()? {
         Forked::Child => {
             drop((read, ours));
-            let error = child::become_command(plan, sent, tell, theirs);
+            let error = child::exec(plan, sent, tell, theirs);
             _ = (&write).write_all(error.as_bytes());
-            sys::leave(125)
+            sys::exit_now(125)
         }
         Forked::Parent(pid) => {
             drop((write, sent, tell, theirs));
             // What the command writes ends when the command ends, not when the stage does.
             let null = File::options().read(true).write(true).open("/dev/null")?;
-            sys::place(&null, 1)?;
-            sys::place(&null, 2)?;
+            sys::dup_to(&null, 1)?;
+            sys::dup_to(&null, 2)?;
             let mut error = String::new();
             read.read_to_string(&mut error)?;
             if !error.is_empty() {
@@ -201,67 +200,67 @@ fn start(
 
 /// What the stage is waiting for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ShutdownPhase {
     /// The command to end.
     Running,
     /// What it left behind to end by itself.
     Lingering,
     /// The same, after SIGTERM.
-    Asked,
+    Terminating,
     /// Everything to die.
     Killing,
 }
 
 /// Waits for a command to end, and sees to it that nothing of it stays.
-pub(super) struct Watch {
+pub(super) struct TreeWatcher {
     main: i32,
-    tree: Tree,
+    tree: TreeTracking,
     control: OwnedFd,
     signals: OwnedFd,
     ended: Option<WaitStatus>,
-    phase: Phase,
+    phase: ShutdownPhase,
     until: Option<Instant>,
     give_up: Option<Instant>,
     left: bool,
-    engine_gone: bool,
+    parent_gone: bool,
 }
 
-impl Watch {
-    pub(super) fn over(main: i32, tree: Tree, control: OwnedFd, signals: OwnedFd) -> Self {
+impl TreeWatcher {
+    pub(super) fn new(main: i32, tree: TreeTracking, control: OwnedFd, signals: OwnedFd) -> Self {
         Self {
             main,
             tree,
             control,
             signals,
             ended: None,
-            phase: Phase::Running,
+            phase: ShutdownPhase::Running,
             until: None,
             give_up: None,
             left: false,
-            engine_gone: false,
+            parent_gone: false,
         }
     }
 
     /// How it ended, and whether something of it had to be ended.
-    pub(super) fn until_the_end(mut self) -> io::Result<(WaitStatus, bool)> {
+    pub(super) fn run(mut self) -> io::Result<(WaitStatus, bool)> {
         loop {
-            let empty = self.bury();
+            let empty = self.reap_all();
             if let Some(status) = self.ended
                 && (empty || self.give_up.is_some_and(|at| at <= Instant::now()))
             {
                 return Ok((status, self.left));
             }
-            if empty || (self.engine_gone && self.give_up.is_some_and(|at| at <= Instant::now())) {
+            if empty || (self.parent_gone && self.give_up.is_some_and(|at| at <= Instant::now())) {
                 // The command was reaped by somebody else, which only a tracer can do, or cannot be killed.
                 return Err(io::Error::other("the command was lost"));
             }
             self.advance();
-            self.listen()?;
+            self.poll()?;
         }
     }
 
     /// Buries all that has ended; says whether nothing is left.
-    fn bury(&mut self) -> bool {
+    fn reap_all(&mut self) -> bool {
         loop {
             match reap() {
                 Reaped::One(pid, status) if pid == self.main => self.ended = Some(status),
@@ -277,37 +276,37 @@ impl Watch {
         let now = Instant::now();
         let due = self.until.is_some_and(|at| at <= now);
         match self.phase {
-            Phase::Running if self.ended.is_some() => self.enter(Phase::Lingering, LINGER),
-            Phase::Lingering if due => {
+            ShutdownPhase::Running if self.ended.is_some() => self.enter(ShutdownPhase::Lingering, LINGER_TIMEOUT),
+            ShutdownPhase::Lingering if due => {
                 self.left = true;
                 self.tree.signal(self.main, libc::SIGTERM);
-                self.enter(Phase::Asked, LAST_CHANCE);
+                self.enter(ShutdownPhase::Terminating, TERM_TIMEOUT);
             }
-            Phase::Asked if due => self.kill(),
-            Phase::Killing if due => {
+            ShutdownPhase::Terminating if due => self.kill(),
+            ShutdownPhase::Killing if due => {
                 self.tree.kill(self.main);
-                self.enter(Phase::Killing, AGAIN);
+                self.enter(ShutdownPhase::Killing, KILL_INTERVAL);
             }
             _ => {}
         }
     }
 
-    fn enter(&mut self, phase: Phase, time: Duration) {
+    fn enter(&mut self, phase: ShutdownPhase, time: Duration) {
         self.phase = phase;
         self.until = Some(Instant::now() + time);
     }
 
     fn kill(&mut self) {
-        self.give_up.get_or_insert_with(|| Instant::now() + PATIENCE);
+        self.give_up.get_or_insert_with(|| Instant::now() + KILL_TIMEOUT);
         self.tree.kill(self.main);
-        self.enter(Phase::Killing, AGAIN);
+        self.enter(ShutdownPhase::Killing, KILL_INTERVAL);
     }
 
     /// Waits for a child to end, a word from the engine, or the end of a phase.
-    fn listen(&mut self) -> io::Result<()> {
+    fn poll(&mut self) -> io::Result<()> {
         let timeout = self.until.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
-        let control = if self.engine_gone { PollFlags::empty() } else { PollFlags::IN };
+        let control = if self.parent_gone { PollFlags::empty() } else { PollFlags::IN };
         let mut files =
             [PollFd::new(&self.signals, PollFlags::IN), PollFd::from_borrowed_fd(self.control.as_fd(), control)];
         match poll(&mut files, timeout.as_ref()) {
@@ -316,15 +315,15 @@ impl Watch {
         }
         let [signalled, spoken] = files.map(|file| !file.revents().is_empty());
         if signalled {
-            self.hear_signals();
+            self.drain_signals();
         }
-        if spoken && !self.engine_gone {
-            self.hear_engine();
+        if spoken && !self.parent_gone {
+            self.read_control();
         }
         Ok(())
     }
 
-    fn hear_signals(&mut self) {
+    fn drain_signals(&mut self) {
         let mut buffer = [0; 128];
         while let Ok(128) = rustix::io::read(&self.signals, &mut buffer) {
             let signal = i32::from_ne_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]);
@@ -335,7 +334,7 @@ impl Watch {
     }
 
     /// Each byte is a signal for the tree. No more bytes: the engine is gone, and so goes the tree.
-    fn hear_engine(&mut self) {
+    fn read_control(&mut self) {
         let mut buffer = [0; 64];
         match rustix::io::read(&self.control, &mut buffer) {
             Ok(count) if count > 0 => {
@@ -348,7 +347,7 @@ impl Watch {
             }
             Err(rustix::io::Errno::INTR) => {}
             _ => {
-                self.engine_gone = true;
+                self.parent_gone = true;
                 self.kill();
             }
         }

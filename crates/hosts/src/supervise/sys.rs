@@ -32,13 +32,13 @@ pub(super) fn fork() -> io::Result<Forked> {
 }
 
 /// Ends the process at once, without running anything more.
-pub(super) fn leave(code: i32) -> ! {
+pub(super) fn exit_now(code: i32) -> ! {
     // SAFETY: `_exit` takes a number and does not return.
     unsafe { libc::_exit(code) }
 }
 
 /// Puts an open file at 0, 1 or 2, or at a number that is free.
-pub(super) fn place(file: &impl AsRawFd, at: RawFd) -> io::Result<()> {
+pub(super) fn dup_to(file: &impl AsRawFd, at: RawFd) -> io::Result<()> {
     // SAFETY: `file` is open for as long as the call lasts; the number is owned by nobody in the stage.
     check(unsafe { libc::dup2(file.as_raw_fd(), at) }).map(drop)
 }
@@ -60,7 +60,7 @@ pub(super) fn close_inherited() -> io::Result<()> {
 }
 
 /// Holds all signals back and gives a file that is readable when one of some has come.
-pub(super) fn hold_signals(heeded: &[i32]) -> io::Result<OwnedFd> {
+pub(super) fn signalfd(heeded: &[i32]) -> io::Result<OwnedFd> {
     // SAFETY: the sets are initialised by `sigfillset`/`sigemptyset` before they are read; the file is new and ours.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
@@ -180,7 +180,7 @@ pub(super) fn make_read_only(mount: &Path) -> io::Result<()> {
 }
 
 /// Takes on file rules for this process and all that come from it.
-pub(super) fn take_on(rules: &impl AsRawFd) -> io::Result<()> {
+pub(super) fn restrict_self(rules: &impl AsRawFd) -> io::Result<()> {
     // SAFETY: `rules` is open for as long as the call lasts; the kernel takes a copy of them.
     let done = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0 as libc::c_uint) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -194,13 +194,13 @@ pub(crate) fn landlock_version() -> i64 {
 }
 
 /// The inherited standard files, as ours.
-pub(super) fn standard(at: RawFd) -> OwnedFd {
+pub(super) fn stdio_fd(at: RawFd) -> OwnedFd {
     // SAFETY: the stage takes each of 0, 1 and 2 once, and nothing else in it closes them.
     unsafe { OwnedFd::from_raw_fd(at) }
 }
 
 /// A file whose readiness the runtime watches.
-pub(super) fn watched(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(super) fn async_fd(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open file until it is dropped, which deregisters it first.
     unsafe { AsyncFd::register(file) }.map_err(io::Error::other)
 }

@@ -2,14 +2,14 @@
 
 use std::{io, os::fd::OwnedFd};
 
-use helve_contract::ports::Terminal;
+use helve_contract::ports::TerminalSize;
 use rustix::{
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
 
 /// The engine's side and the command's side.
-pub(super) fn open(size: Terminal) -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn open(size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&ours)?;
     unlockpt(&ours)?;

@@ -4,9 +4,9 @@ use std::{fs, process};
 
 use rustix::process::{WaitOptions, WaitStatus, wait};
 
-use super::{plan::Tree, sys};
+use super::{plan::TreeTracking, sys};
 
-impl Tree {
+impl TreeTracking {
     /// Sends a signal to all of it: the command and what came from it.
     pub(super) fn signal(self, main: i32, signal: i32) {
         match (self, self == Self::Walk && shows_this_namespace()) {

@@ -8,7 +8,9 @@ use std::{
 
 use helve_contract::{
     Call, Result,
-    ports::{Exit, GRACE, Level, Noticed, Process, Signal, State, TaskId, TaskInfo},
+    ports::{
+        Process, ProcessEvent, ProcessExit, ProcessStatus, SandboxLevel, Signal, TERMINATION_GRACE, TaskId, TaskInfo,
+    },
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -16,12 +18,12 @@ use tokio::{
 };
 
 use super::{
-    output::{Kept, Stream},
-    spill::{SMALL, Spill},
+    output::{OutputBuffer, OutputStream},
+    spill::{SPILL_THRESHOLD, TaskSpill},
 };
 
 /// What a caller asks of a running task.
-pub(super) enum Order {
+pub(super) enum TaskControl {
     /// Write to its standard input. Nothing closes it.
     Input(Vec<u8>, oneshot::Sender<Result<()>>),
     /// Send a signal.
@@ -31,31 +33,43 @@ pub(super) enum Order {
 }
 
 /// A task, running or not.
-pub(super) struct Task {
+pub(super) struct TaskRecord {
     pub(super) id: TaskId,
     pub(super) session: String,
     pub(super) command: String,
-    pub(super) level: Level,
+    pub(super) level: SandboxLevel,
     pub(super) started: Instant,
-    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) orders: mpsc::Sender<TaskControl>,
     /// Turns true when it has ended.
     pub(super) ended: watch::Sender<bool>,
-    inside: Mutex<Inside>,
+    inside: Mutex<TaskState>,
 }
 
 /// What changes while it runs.
-pub(super) struct Inside {
-    pub(super) kept: Kept,
-    pub(super) state: State,
+pub(super) struct TaskState {
+    pub(super) output: OutputBuffer,
+    pub(super) state: ProcessStatus,
     pub(super) ran: Option<Duration>,
     pub(super) file: Option<String>,
     /// Up to which byte its progress has been told.
-    pub(super) said: u64,
+    pub(super) reported_bytes: u64,
 }
 
-impl Task {
-    pub(super) fn new(session: &str, id: TaskId, command: &str, level: Level, orders: mpsc::Sender<Order>) -> Self {
-        let inside = Inside { kept: Kept::default(), state: State::Running, ran: None, file: None, said: 0 };
+impl TaskRecord {
+    pub(super) fn new(
+        session: &str,
+        id: TaskId,
+        command: &str,
+        level: SandboxLevel,
+        orders: mpsc::Sender<TaskControl>,
+    ) -> Self {
+        let inside = TaskState {
+            output: OutputBuffer::default(),
+            state: ProcessStatus::Running,
+            ran: None,
+            file: None,
+            reported_bytes: 0,
+        };
         Self {
             id,
             session: session.to_owned(),
@@ -68,7 +82,7 @@ impl Task {
         }
     }
 
-    pub(super) fn inside(&self) -> MutexGuard<'_, Inside> {
+    pub(super) fn inside(&self) -> MutexGuard<'_, TaskState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,31 +96,31 @@ impl Task {
         TaskInfo {
             id: self.id.clone(),
             command: self.command.clone(),
-            state: inside.state.clone(),
-            ran: inside.ran.unwrap_or_else(|| self.started.elapsed()),
-            written: inside.kept.total,
-            level: self.level,
-            file: inside.file.as_ref().map(|file| call.session.workspace.shown(Path::new(file))),
+            status: inside.state.clone(),
+            elapsed: inside.ran.unwrap_or_else(|| self.started.elapsed()),
+            output_bytes: inside.output.total,
+            sandbox_level: self.level,
+            output_file: inside.file.as_ref().map(|file| call.session.workspace.display_path(Path::new(file))),
         }
     }
 }
 
 /// Why a task is being ended before its time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum StopReason {
     Timeout,
     Asked,
 }
 
 /// Runs a task to its end.
 pub(super) async fn drive(
-    task: &Task,
+    task: &TaskRecord,
     mut process: Box<dyn Process>,
     timeout: Option<Duration>,
-    mut orders: mpsc::Receiver<Order>,
+    mut orders: mpsc::Receiver<TaskControl>,
     folder: PathBuf,
 ) {
-    let mut spill: Option<Spill> = None;
+    let mut spill: Option<TaskSpill> = None;
     let mut why = None;
     // A timeout too far away to be a moment is none.
     let mut alarm = timeout.and_then(|time| task.started.checked_add(time));
@@ -114,32 +128,32 @@ pub(super) async fn drive(
         let waking = alarm.unwrap_or_else(Instant::now);
         tokio::select! {
             noticed = process.next() => match noticed {
-                Noticed::Stdout(piece) => keep(task, &mut spill, &folder, Stream::Out, &piece).await,
-                Noticed::Stderr(piece) => keep(task, &mut spill, &folder, Stream::Err, &piece).await,
-                Noticed::Exit(exit) => break exit,
+                ProcessEvent::Stdout(piece) => store_output(task, &mut spill, &folder, OutputStream::Out, &piece).await,
+                ProcessEvent::Stderr(piece) => store_output(task, &mut spill, &folder, OutputStream::Err, &piece).await,
+                ProcessEvent::Exit(exit) => break exit,
             },
             Some(order) = orders.recv() => match order {
-                Order::Input(bytes, answer) => _ = answer.send(process.write(&bytes).await),
-                Order::Signal(signal, answer) => _ = answer.send(process.signal(signal).await),
-                Order::Stop if why.is_none() => {
-                    why = Some(Why::Asked);
-                    alarm = Some(end(process.as_mut(), Signal::Terminate).await);
+                TaskControl::Input(bytes, answer) => _ = answer.send(process.write(&bytes).await),
+                TaskControl::Signal(signal, answer) => _ = answer.send(process.signal(signal).await),
+                TaskControl::Stop if why.is_none() => {
+                    why = Some(StopReason::Asked);
+                    alarm = Some(send_signal(process.as_mut(), Signal::Terminate).await);
                 }
-                Order::Stop => {}
+                TaskControl::Stop => {}
             },
             () = sleep_until(waking), if alarm.is_some() => {
                 alarm = if why.is_none() {
-                    why = Some(Why::Timeout);
-                    Some(end(process.as_mut(), Signal::Terminate).await)
+                    why = Some(StopReason::Timeout);
+                    Some(send_signal(process.as_mut(), Signal::Terminate).await)
                 } else {
-                    end(process.as_mut(), Signal::Kill).await;
+                    send_signal(process.as_mut(), Signal::Kill).await;
                     None
                 };
             }
         }
     };
     if let Some(spill) = spill
-        && !spill.end(|| task.inside().kept.tail()).await
+        && !spill.end(|| task.inside().output.tail()).await
     {
         task.inside().file = None;
     }
@@ -149,35 +163,43 @@ pub(super) async fn drive(
 }
 
 /// Sends a signal; answers when to send the next, stronger one.
-async fn end(process: &mut dyn Process, signal: Signal) -> Instant {
+async fn send_signal(process: &mut dyn Process, signal: Signal) -> Instant {
     // A program that has just ended cannot be signalled, and need not be.
     _ = process.signal(signal).await;
-    Instant::now() + GRACE
+    Instant::now() + TERMINATION_GRACE
 }
 
-fn finish(task: &Task, exit: Exit, why: Option<Why>) {
+fn finish(task: &TaskRecord, exit: ProcessExit, why: Option<StopReason>) {
     {
         let mut inside = task.inside();
         inside.ran = Some(task.started.elapsed());
         inside.state = match why {
-            None => State::Ended(exit),
-            Some(Why::Timeout) => State::TimedOut(exit),
-            Some(Why::Asked) => State::Stopped(exit),
+            None => ProcessStatus::Exited(exit),
+            Some(StopReason::Timeout) => ProcessStatus::TimedOut(exit),
+            Some(StopReason::Asked) => ProcessStatus::Stopped(exit),
         };
     }
     task.ended.send_replace(true);
 }
 
-async fn keep(task: &Task, spill: &mut Option<Spill>, folder: &Path, stream: Stream, piece: &[u8]) {
+async fn store_output(
+    task: &TaskRecord,
+    spill: &mut Option<TaskSpill>,
+    folder: &Path,
+    stream: OutputStream,
+    piece: &[u8],
+) {
     let so_far = {
         let mut inside = task.inside();
-        let so_far = (spill.is_none() && inside.kept.total + piece.len() as u64 > SMALL && inside.kept.total <= SMALL)
-            .then(|| inside.kept.head().to_vec());
-        inside.kept.push(stream, piece);
+        let so_far = (spill.is_none()
+            && inside.output.total + piece.len() as u64 > SPILL_THRESHOLD
+            && inside.output.total <= SPILL_THRESHOLD)
+            .then(|| inside.output.head().to_vec());
+        inside.output.push(stream, piece);
         so_far
     };
     if let Some(so_far) = so_far
-        && let Ok(mut begun) = Spill::begin(folder, &task.id.0).await
+        && let Ok(mut begun) = TaskSpill::begin(folder, &task.id.0).await
     {
         begun.add(&so_far).await;
         task.inside().file = Some(begun.path());

@@ -6,4 +6,4 @@ mod runner;
 mod spill;
 mod text;
 
-pub use runner::Runner;
+pub use runner::TaskRunner;

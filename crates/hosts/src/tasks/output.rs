@@ -4,39 +4,39 @@ use std::collections::VecDeque;
 
 use helve_contract::ports::TaskOutput;
 
-use super::text::Cleaner;
+use super::text::OutputSanitizer;
 
 /// How much of the beginning is kept: enough for the largest limit of a dialect, 100,000 characters of four bytes.
-pub(super) const HEAD: usize = 512 << 10;
+pub(super) const HEAD_BYTES: usize = 512 << 10;
 /// How much of the end is kept.
-const TAIL: usize = 512 << 10;
+const TAIL_BYTES: usize = 512 << 10;
 /// How many changes from one stream to the other are remembered.
-const RUNS: usize = 32 << 10;
+const MAX_RUNS: usize = 32 << 10;
 
 /// One of a program's two streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(super) enum OutputStream {
     Out,
     Err,
 }
 
 /// Bytes of both streams as they came.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct OutputBuffer {
     /// How many came in all.
     pub(super) total: u64,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     /// Where the bytes of one stream begin, until the next entry.
-    runs: VecDeque<(u64, Stream)>,
+    runs: VecDeque<(u64, OutputStream)>,
     /// Entries about the head; they are never dropped.
-    head_runs: Vec<(u64, Stream)>,
+    head_runs: Vec<(u64, OutputStream)>,
 }
 
-impl Kept {
+impl OutputBuffer {
     /// Keeps a piece.
-    pub(super) fn push(&mut self, stream: Stream, piece: &[u8]) {
-        let (head, tail) = piece.split_at(piece.len().min(HEAD - self.head.len()));
+    pub(super) fn push(&mut self, stream: OutputStream, piece: &[u8]) {
+        let (head, tail) = piece.split_at(piece.len().min(HEAD_BYTES - self.head.len()));
         if !head.is_empty() {
             if self.head_runs.last().map(|(_, last)| *last) != Some(stream) {
                 self.head_runs.push((self.total, stream));
@@ -47,17 +47,17 @@ impl Kept {
             if self.runs.back().map(|(_, last)| *last) != Some(stream) {
                 self.runs.push_back((self.total + head.len() as u64, stream));
             }
-            let room = TAIL.saturating_sub(tail.len().min(TAIL));
+            let room = TAIL_BYTES.saturating_sub(tail.len().min(TAIL_BYTES));
             let gone = self.tail.len().saturating_sub(room);
             self.tail.drain(..gone);
-            self.tail.extend(&tail[tail.len().saturating_sub(TAIL)..]);
+            self.tail.extend(&tail[tail.len().saturating_sub(TAIL_BYTES)..]);
         }
         self.total += piece.len() as u64;
         self.forget_runs();
     }
 
     fn forget_runs(&mut self) {
-        while self.runs.len() > RUNS {
+        while self.runs.len() > MAX_RUNS {
             // Too many short ones: the oldest of the end go, bytes and all.
             let until = self.runs[1].0;
             let gone = until.saturating_sub(self.tail_start()) as usize;
@@ -88,11 +88,11 @@ impl Kept {
         let head_end = self.head.len() as u64;
         let start = if from < head_end { from } else { from.clamp(self.tail_start().min(self.total), self.total) };
         let skipped = start.saturating_sub(from);
-        let start = start + self.inside_character(start);
+        let start = start + self.skip_partial_char(start);
         let whole = head_end == self.tail_start();
         let end = if start < head_end && !whole { head_end } else { self.total };
         let end = end.min(start.saturating_add(max as u64));
-        let mut builder = Builder::default();
+        let mut builder = OutputBuilder::default();
         self.each_run(start, end, |stream, piece| builder.feed(stream, piece));
         // Where the last byte has come, or the next piece is not in memory, nothing is waited for.
         let stuck = builder.output.merged.is_empty();
@@ -101,7 +101,7 @@ impl Kept {
     }
 
     /// How many bytes to pass over so as not to begin in the middle of a character.
-    fn inside_character(&self, start: u64) -> u64 {
+    fn skip_partial_char(&self, start: u64) -> u64 {
         let before = start.checked_sub(1).and_then(|at| self.byte(at));
         if before.is_none_or(|byte| byte < 0x80) {
             return 0;
@@ -117,8 +117,8 @@ impl Kept {
     }
 
     /// Goes through a stretch, one stream at a time.
-    fn each_run(&self, start: u64, end: u64, mut take: impl FnMut(Stream, &[u8])) {
-        let starts: Vec<(u64, Stream)> = self.head_runs.iter().chain(&self.runs).copied().collect();
+    fn each_run(&self, start: u64, end: u64, mut take: impl FnMut(OutputStream, &[u8])) {
+        let starts: Vec<(u64, OutputStream)> = self.head_runs.iter().chain(&self.runs).copied().collect();
         for (at, (begin, stream)) in starts.iter().enumerate() {
             let until = starts.get(at + 1).map_or(self.total, |(next, _)| *next);
             let (begin, until) = ((*begin).max(start), until.min(end));
@@ -146,19 +146,19 @@ impl Kept {
 
 /// Builds the answer, each stream with its own state.
 #[derive(Default)]
-struct Builder {
+struct OutputBuilder {
     output: TaskOutput,
-    out: Cleaner,
-    err: Cleaner,
-    last: Option<Stream>,
+    out: OutputSanitizer,
+    err: OutputSanitizer,
+    last: Option<OutputStream>,
 }
 
-impl Builder {
-    fn feed(&mut self, stream: Stream, piece: &[u8]) {
+impl OutputBuilder {
+    fn feed(&mut self, stream: OutputStream, piece: &[u8]) {
         let mut text = String::new();
         let (cleaner, own) = match stream {
-            Stream::Out => (&mut self.out, &mut self.output.stdout),
-            Stream::Err => (&mut self.err, &mut self.output.stderr),
+            OutputStream::Out => (&mut self.out, &mut self.output.stdout),
+            OutputStream::Err => (&mut self.err, &mut self.output.stderr),
         };
         cleaner.feed(piece, &mut text);
         own.push_str(&text);
@@ -168,16 +168,16 @@ impl Builder {
 
     fn done(mut self, end: u64, last: bool, skipped: u64) -> TaskOutput {
         let waiting_last = match self.last {
-            Some(Stream::Out) => self.out.waiting(),
-            Some(Stream::Err) => self.err.waiting(),
+            Some(OutputStream::Out) => self.out.waiting(),
+            Some(OutputStream::Err) => self.err.waiting(),
             None => 0,
         };
         // What waits at the very end is read again next time; what waits before the other stream's words is shown now.
-        for stream in [Stream::Out, Stream::Err] {
+        for stream in [OutputStream::Out, OutputStream::Err] {
             if last || self.last != Some(stream) {
                 let (cleaner, own) = match stream {
-                    Stream::Out => (&mut self.out, &mut self.output.stdout),
-                    Stream::Err => (&mut self.err, &mut self.output.stderr),
+                    OutputStream::Out => (&mut self.out, &mut self.output.stdout),
+                    OutputStream::Err => (&mut self.err, &mut self.output.stderr),
                 };
                 let mut text = String::new();
                 cleaner.finish(&mut text);
@@ -200,10 +200,10 @@ mod tests {
 
     #[test]
     fn streams_apart_and_together() {
-        let mut kept = Kept::default();
-        kept.push(Stream::Out, b"one\n");
-        kept.push(Stream::Err, b"two\n");
-        kept.push(Stream::Out, b"three\n");
+        let mut kept = OutputBuffer::default();
+        kept.push(OutputStream::Out, b"one\n");
+        kept.push(OutputStream::Err, b"two\n");
+        kept.push(OutputStream::Out, b"three\n");
         assert_eq!(kept.text(0, 100, true), output("one\ntwo\nthree\n", "one\nthree\n", "two\n", 14, 0));
         assert_eq!(kept.text(4, 6, true), output("two\nth", "th", "two\n", 10, 0));
         assert_eq!(kept.text(14, 6, true), output("", "", "", 14, 0));
@@ -212,42 +212,48 @@ mod tests {
 
     #[test]
     fn a_character_is_never_cut() {
-        let mut kept = Kept::default();
-        kept.push(Stream::Out, "a世".as_bytes());
+        let mut kept = OutputBuffer::default();
+        kept.push(OutputStream::Out, "a世".as_bytes());
         assert_eq!(kept.text(0, 3, false), output("a", "a", "", 1, 0));
         assert_eq!(kept.text(1, 3, false), output("世", "世", "", 4, 0));
         assert_eq!(kept.text(2, 9, false), output("", "", "", 4, 0));
-        kept.push(Stream::Out, b"\xe4\xb8");
+        kept.push(OutputStream::Out, b"\xe4\xb8");
         assert_eq!(kept.text(4, 9, false), output("", "", "", 4, 0));
         assert_eq!(kept.text(4, 9, true), output("\\xe4\\xb8", "\\xe4\\xb8", "", 6, 0));
     }
 
     #[test]
     fn the_beginning_and_the_end_stay() {
-        let mut kept = Kept::default();
+        let mut kept = OutputBuffer::default();
         for _ in 0..100 {
-            kept.push(Stream::Out, &vec![b'x'; 65_536]);
+            kept.push(OutputStream::Out, &vec![b'x'; 65_536]);
         }
-        kept.push(Stream::Err, b"the end");
+        kept.push(OutputStream::Err, b"the end");
         let total = 6_553_607;
-        assert_eq!((kept.total, kept.head.len(), kept.tail.len()), (total, HEAD, TAIL));
+        assert_eq!((kept.total, kept.head.len(), kept.tail.len()), (total, HEAD_BYTES, TAIL_BYTES));
         let first = kept.text(0, 1 << 30, true);
-        assert_eq!((first.merged.len(), first.next, first.skipped), (HEAD, HEAD as u64, 0));
+        assert_eq!((first.merged.len(), first.next, first.skipped), (HEAD_BYTES, HEAD_BYTES as u64, 0));
         let then = kept.text(first.next, 10, true);
         assert_eq!(
             then,
-            output("xxxxxxxxxx", "xxxxxxxxxx", "", total - TAIL as u64 + 10, total - (TAIL + HEAD) as u64)
+            output(
+                "xxxxxxxxxx",
+                "xxxxxxxxxx",
+                "",
+                total - TAIL_BYTES as u64 + 10,
+                total - (TAIL_BYTES + HEAD_BYTES) as u64
+            )
         );
         assert_eq!(kept.text(total - 7, 100, true), output("the end", "", "the end", total, 0));
     }
 
     #[test]
     fn many_short_turns_cost_little() {
-        let mut kept = Kept::default();
+        let mut kept = OutputBuffer::default();
         for at in 0..1_000_000_u32 {
-            kept.push(if at % 2 == 0 { Stream::Out } else { Stream::Err }, b"x");
+            kept.push(if at % 2 == 0 { OutputStream::Out } else { OutputStream::Err }, b"x");
         }
-        assert!(kept.runs.len() <= RUNS);
+        assert!(kept.runs.len() <= MAX_RUNS);
         let end = kept.text(kept.total - 4, 10, true);
         assert_eq!(end, output("xxxx", "xx", "xx", 1_000_000, 0));
     }

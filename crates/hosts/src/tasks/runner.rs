@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use helve_contract::{
     Call, Error, Result,
     ids::{self, Named},
-    ports::{Command, Host, Signal, TaskId, TaskInfo, TaskOutput, Tasks, Until},
+    ports::{Host, ProcessSpec, Signal, TaskId, TaskInfo, TaskOutput, Tasks, WaitUntil},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -19,46 +19,46 @@ use tokio::{
 };
 
 use super::{
-    drive::{Order, Task, drive},
+    drive::{TaskControl, TaskRecord, drive},
     spill,
 };
 
 /// How many tasks of one session may run at once.
-const RUNNING: usize = 64;
+const MAX_RUNNING: usize = 64;
 /// How many of one session's finished tasks can still be asked about.
-const FINISHED: usize = 64;
+const MAX_FINISHED: usize = 64;
 /// The most that may be written to a task's input at once.
-const INPUT: usize = 1 << 20;
+const MAX_INPUT_BYTES: usize = 1 << 20;
 /// How often progress is told.
-const TELL: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How much of it at once.
-const TELL_BYTES: usize = 4096;
+const PROGRESS_BYTES: usize = 4096;
 /// How long an end may take before the caller is told that it takes long.
-const ENDING: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs commands on a host and keeps what they write. Dropping it ends all of them.
-pub struct Runner {
+pub struct TaskRunner {
     host: Arc<dyn Host>,
     folder: PathBuf,
     prepared: OnceLock<bool>,
-    tasks: Mutex<Vec<Entry>>,
+    tasks: Mutex<Vec<TaskEntry>>,
     outlives_call: bool,
 }
 
 /// A task and the handle that ends it.
-struct Entry {
-    task: Arc<Task>,
+struct TaskEntry {
+    task: Arc<TaskRecord>,
     driver: AbortHandle,
 }
 
-impl Drop for Entry {
+impl Drop for TaskEntry {
     fn drop(&mut self) {
         // Ends the program with it, if it still runs.
         self.driver.abort();
     }
 }
 
-impl Runner {
+impl TaskRunner {
     /// Runs commands on this host. Long output goes to files in this folder, which is made when it is needed.
     #[must_use]
     pub fn new(host: Arc<dyn Host>, folder: impl Into<PathBuf>) -> Self {
@@ -82,7 +82,7 @@ impl Runner {
         self.tasks().retain(|entry| entry.task.session != session);
     }
 
-    fn tasks(&self) -> MutexGuard<'_, Vec<Entry>> {
+    fn tasks(&self) -> MutexGuard<'_, Vec<TaskEntry>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,7 +92,7 @@ impl Runner {
         &self.folder
     }
 
-    fn find(&self, call: &Call, id: &TaskId) -> Result<Arc<Task>> {
+    fn find(&self, call: &Call, id: &TaskId) -> Result<Arc<TaskRecord>> {
         let tasks = self.tasks();
         let own = || tasks.iter().map(|entry| &entry.task).filter(|task| task.session == call.session.id);
         if let Named::One(task) = ids::find(&id.0, own().map(|task| (task.id.0.as_str(), None, task))) {
@@ -106,16 +106,16 @@ impl Runner {
     }
 
     /// Refuses one task too many, and lets go of the oldest that have ended.
-    fn make_room(&self, session: &str) -> Result<()> {
+    fn evict_finished(&self, session: &str) -> Result<()> {
         let mut tasks = self.tasks();
         let running = tasks.iter().filter(|it| it.task.session == session && !it.task.has_ended()).count();
-        if running >= RUNNING {
+        if running >= MAX_RUNNING {
             return Err(Error::failed(format!(
                 "{running} commands are running in this session already, which is the most; stop one first"
             )));
         }
-        let ended = |entry: &Entry| entry.task.session == session && entry.task.has_ended();
-        let mut too_many = tasks.iter().filter(|it| ended(it)).count().saturating_sub(FINISHED - 1);
+        let ended = |entry: &TaskEntry| entry.task.session == session && entry.task.has_ended();
+        let mut too_many = tasks.iter().filter(|it| ended(it)).count().saturating_sub(MAX_FINISHED - 1);
         tasks.retain(|entry| {
             let goes = too_many > 0 && ended(entry);
             too_many -= usize::from(goes);
@@ -124,14 +124,18 @@ impl Runner {
         Ok(())
     }
 
-    async fn ask(&self, task: &Task, order: impl FnOnce(oneshot::Sender<Result<()>>) -> Order) -> Result<()> {
+    async fn send_control(
+        &self,
+        task: &TaskRecord,
+        order: impl FnOnce(oneshot::Sender<Result<()>>) -> TaskControl,
+    ) -> Result<()> {
         let gone = || Error::failed(format!("task `{}` has ended", task.id));
         if task.has_ended() {
             return Err(gone());
         }
         let (answer, answered) = oneshot::channel();
         task.orders.send(order(answer)).await.map_err(|_| gone())?;
-        match timeout(ENDING, answered).await {
+        match timeout(STOP_TIMEOUT, answered).await {
             Ok(answer) => answer.map_err(|_| gone())?,
             Err(_) => Err(Error::failed(format!("task `{}` is busy and did not take it within 5 s", task.id))),
         }
@@ -139,57 +143,57 @@ impl Runner {
 }
 
 /// Tells what a task has written since it was last told, if anybody listens.
-fn tell(call: &Call, task: &Task) {
+fn report_progress(call: &Call, task: &TaskRecord) {
     if call.progress.is_none() {
         return;
     }
     let news = {
         let mut inside = task.inside();
-        let total = inside.kept.total;
+        let total = inside.output.total;
         // Only the newest is worth telling of a flood.
-        let from = inside.said.max(total.saturating_sub(TELL_BYTES as u64));
-        let news = inside.kept.text(from, TELL_BYTES, false);
-        inside.said = news.next;
+        let from = inside.reported_bytes.max(total.saturating_sub(PROGRESS_BYTES as u64));
+        let news = inside.output.text(from, PROGRESS_BYTES, false);
+        inside.reported_bytes = news.next;
         news
     };
     // What cannot be seen is shown in more bytes than it had.
     let text = news.merged.as_str();
-    let newest = &text[text.ceil_char_boundary(text.len().saturating_sub(TELL_BYTES))..];
+    let newest = &text[text.ceil_char_boundary(text.len().saturating_sub(PROGRESS_BYTES))..];
     if !newest.is_empty() {
-        call.say(newest);
+        call.report_progress(newest);
     }
 }
 
 #[async_trait]
-impl Tasks for Runner {
-    async fn start(&self, call: &Call, command: Command, timeout: Option<Duration>, label: &str) -> Result<TaskId> {
-        call.still_wanted()?;
+impl Tasks for TaskRunner {
+    async fn start(&self, call: &Call, command: ProcessSpec, timeout: Option<Duration>, label: &str) -> Result<TaskId> {
+        call.check_cancelled()?;
         let session = call.session.id.clone();
-        self.make_room(&session)?;
+        self.evict_finished(&session)?;
         let process = self.host.spawn(&command).await?;
         let (orders, inbox) = mpsc::channel(16);
-        let task = Arc::new(Task::new(&session, TaskId(ids::new_id()), label, process.level(), orders));
+        let task = Arc::new(TaskRecord::new(&session, TaskId(ids::new_id()), label, process.sandbox_level(), orders));
         let folder = self.folder().to_owned();
         let driver = tokio::spawn({
             let task = task.clone();
             async move { drive(&task, process, timeout, inbox, folder).await }
         });
         let id = task.id.clone();
-        self.tasks().push(Entry { task, driver: driver.abort_handle() });
+        self.tasks().push(TaskEntry { task, driver: driver.abort_handle() });
         Ok(id)
     }
 
-    async fn wait(&self, call: &Call, id: &TaskId, until: Until) -> Result<TaskInfo> {
+    async fn wait(&self, call: &Call, id: &TaskId, until: WaitUntil) -> Result<TaskInfo> {
         let task = self.find(call, id)?;
-        if until == Until::Now {
+        if until == WaitUntil::Now {
             return Ok(task.info(call));
         }
         let mut ended = task.ended.subscribe();
         let deadline = match until {
-            Until::For(time) => Instant::now().checked_add(time),
+            WaitUntil::For(time) => Instant::now().checked_add(time),
             _ => None,
         };
-        let mut ticks = interval(TELL);
+        let mut ticks = interval(PROGRESS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let waking = deadline.unwrap_or_else(Instant::now);
@@ -198,34 +202,34 @@ impl Tasks for Runner {
                 _ = ended.wait_for(|ended| *ended) => break,
                 () = call.cancel.cancelled() => break,
                 () = sleep_until(waking), if deadline.is_some() => break,
-                _ = ticks.tick(), if call.progress.is_some() => tell(call, &task),
+                _ = ticks.tick(), if call.progress.is_some() => report_progress(call, &task),
             }
         }
-        tell(call, &task);
+        report_progress(call, &task);
         Ok(task.info(call))
     }
 
     async fn output(&self, call: &Call, id: &TaskId, from: u64, max: usize) -> Result<TaskOutput> {
         let task = self.find(call, id)?;
         let ended = task.has_ended();
-        let output = task.inside().kept.text(from, max, ended);
+        let output = task.inside().output.text(from, max, ended);
         Ok(output)
     }
 
     async fn input(&self, call: &Call, id: &TaskId, bytes: &[u8]) -> Result<()> {
         let task = self.find(call, id)?;
-        if bytes.len() > INPUT {
+        if bytes.len() > MAX_INPUT_BYTES {
             return Err(Error::failed(format!(
-                "{} bytes are more than the {INPUT} that may be sent at once; send them in parts",
+                "{} bytes are more than the {MAX_INPUT_BYTES} that may be sent at once; send them in parts",
                 bytes.len()
             )));
         }
-        self.ask(&task, |answer| Order::Input(bytes.to_vec(), answer)).await
+        self.send_control(&task, |answer| TaskControl::Input(bytes.to_vec(), answer)).await
     }
 
     async fn signal(&self, call: &Call, id: &TaskId, signal: Signal) -> Result<()> {
         let task = self.find(call, id)?;
-        self.ask(&task, |answer| Order::Signal(signal, answer)).await
+        self.send_control(&task, |answer| TaskControl::Signal(signal, answer)).await
     }
 
     async fn stop(&self, call: &Call, id: &TaskId) -> Result<TaskInfo> {
@@ -233,8 +237,8 @@ impl Tasks for Runner {
         let mut ended = task.ended.subscribe();
         if !task.has_ended() {
             // It may end by itself right now, which is as good.
-            _ = task.orders.send(Order::Stop).await;
-            if timeout(ENDING, ended.wait_for(|ended| *ended)).await.is_err() {
+            _ = task.orders.send(TaskControl::Stop).await;
+            if timeout(STOP_TIMEOUT, ended.wait_for(|ended| *ended)).await.is_err() {
                 return Err(Error::failed(format!("task `{id}` was told to end but still runs; ask again later")));
             }
         }

@@ -10,14 +10,14 @@ use std::{
 use tokio::{fs, io::AsyncWriteExt};
 
 /// Up to here a task's output is in memory only.
-pub(super) const SMALL: u64 = 16 << 10;
+pub(super) const SPILL_THRESHOLD: u64 = 16 << 10;
 /// The most that a file takes.
-const MOST: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 /// How long files are kept.
-const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A private file, begun late.
-pub(super) struct Spill {
+pub(super) struct TaskSpill {
     path: PathBuf,
     file: Option<fs::File>,
     written: u64,
@@ -25,7 +25,7 @@ pub(super) struct Spill {
     left_out: u64,
 }
 
-impl Spill {
+impl TaskSpill {
     /// Begins a file in a private folder.
     pub(super) async fn begin(folder: &Path, id: &str) -> io::Result<Self> {
         let path = folder.join(format!("task-{id}.log"));
@@ -39,7 +39,7 @@ impl Spill {
 
     /// Adds a piece, as long as there is room. A full disk ends the file, not the task.
     pub(super) async fn add(&mut self, piece: &[u8]) {
-        let room = MOST.saturating_sub(self.written).min(piece.len() as u64) as usize;
+        let room = MAX_FILE_BYTES.saturating_sub(self.written).min(piece.len() as u64) as usize;
         let taken = match &mut self.file {
             Some(file) if self.left_out == 0 => match file.write_all(&piece[..room]).await {
                 Ok(()) => room,
@@ -55,14 +55,14 @@ impl Spill {
     /// some of what was kept makes room. False: not even that helped, and there is no file any more.
     pub(super) async fn end(mut self, tail: impl FnOnce() -> Vec<u8>) -> bool {
         let Some(file) = self.file.take() else { return false };
-        let told = self.tell(file, tail()).await;
+        let told = self.write_footer(file, tail()).await;
         if !told {
             _ = fs::remove_file(&self.path).await;
         }
         told
     }
 
-    async fn tell(&self, mut file: fs::File, tail: Vec<u8>) -> bool {
+    async fn write_footer(&self, mut file: fs::File, tail: Vec<u8>) -> bool {
         let all = self.written + self.left_out;
         // A write that failed behind our back is known only now.
         _ = file.flush().await;
@@ -95,7 +95,7 @@ pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     let expired = |path: &Path| {
         let about = std::fs::symlink_metadata(path).ok()?;
         let age = SystemTime::now().duration_since(about.modified().ok()?).ok()?;
-        Some(about.is_file() && age > KEEP)
+        Some(about.is_file() && age > RETENTION)
     };
     for entry in std::fs::read_dir(folder)?.flatten() {
         let name = entry.file_name();

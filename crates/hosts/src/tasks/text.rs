@@ -6,16 +6,16 @@
 use helve_contract::{Invisible, invisible};
 
 /// The longest escape sequence that is waited for.
-const LONGEST: usize = 4096;
+const MAX_ESCAPE_BYTES: usize = 4096;
 
 /// Makes text out of one stream of bytes, piece by piece.
 #[derive(Default)]
-pub(super) struct Cleaner {
+pub(super) struct OutputSanitizer {
     waiting: Vec<u8>,
 }
 
 /// How an escape sequence goes on.
-enum Escape {
+enum EscapeMatch {
     /// It is this long.
     Whole(usize),
     /// Its end is not here yet.
@@ -24,7 +24,7 @@ enum Escape {
     Broken,
 }
 
-impl Cleaner {
+impl OutputSanitizer {
     /// The next piece as text. What may go on stays here.
     pub(super) fn feed(&mut self, piece: &[u8], text: &mut String) {
         self.run(piece, text, false);
@@ -72,9 +72,9 @@ fn step(rest: &[u8], text: &mut String, last: bool) -> Option<usize> {
     }
     match rest[0] {
         0x1b => match escape(rest) {
-            Escape::Whole(length) => return Some(length),
-            Escape::Open if !last && rest.len() < LONGEST => return None,
-            Escape::Open | Escape::Broken => text.push_str("\\x1b"),
+            EscapeMatch::Whole(length) => return Some(length),
+            EscapeMatch::Open if !last && rest.len() < MAX_ESCAPE_BYTES => return None,
+            EscapeMatch::Open | EscapeMatch::Broken => text.push_str("\\x1b"),
         },
         // A lone carriage return starts the line again; here it starts the next one.
         b'\r' => match rest.get(1) {
@@ -82,14 +82,14 @@ fn step(rest: &[u8], text: &mut String, last: bool) -> Option<usize> {
             None if !last => return None,
             _ => text.push('\n'),
         },
-        byte @ (0..0x20 | 0x7f) => show(text, byte),
-        _ => return wide(rest, text, last),
+        byte @ (0..0x20 | 0x7f) => push_hex_escape(text, byte),
+        _ => return decode_multibyte(rest, text, last),
     }
     Some(1)
 }
 
 /// A character of more than one byte.
-fn wide(rest: &[u8], text: &mut String, last: bool) -> Option<usize> {
+fn decode_multibyte(rest: &[u8], text: &mut String, last: bool) -> Option<usize> {
     let four = &rest[..rest.len().min(4)];
     let valid = match std::str::from_utf8(four) {
         Ok(valid) => valid,
@@ -98,10 +98,10 @@ fn wide(rest: &[u8], text: &mut String, last: bool) -> Option<usize> {
         Err(_) => "",
     };
     let Some(it) = valid.chars().next() else {
-        show(text, rest[0]);
+        push_hex_escape(text, rest[0]);
         return Some(1);
     };
-    if is_unseen(it) {
+    if is_invisible(it) {
         text.extend(it.escape_unicode());
     } else {
         text.push(it);
@@ -111,56 +111,56 @@ fn wide(rest: &[u8], text: &mut String, last: bool) -> Option<usize> {
 
 /// Characters that are not seen but change how others are: controls, directions, tags, other line ends. Joiners stay
 /// here; the engine, which sees the whole text, shows those that join nothing.
-fn is_unseen(it: char) -> bool {
+fn is_invisible(it: char) -> bool {
     it.is_control() || matches!(invisible(it), Some(Invisible::Mark | Invisible::Hidden))
 }
 
-fn show(text: &mut String, byte: u8) {
+fn push_hex_escape(text: &mut String, byte: u8) {
     text.push_str(&format!("\\x{byte:02x}"));
 }
 
 /// Looks at a sequence that begins with ESC.
-fn escape(rest: &[u8]) -> Escape {
+fn escape(rest: &[u8]) -> EscapeMatch {
     match rest.get(1) {
-        None => Escape::Open,
+        None => EscapeMatch::Open,
         Some(b'[') => {
             let inside = rest[2..].iter().take_while(|byte| matches!(byte, 0x20..=0x3f)).count();
             match rest.get(2 + inside) {
-                None => Escape::Open,
-                Some(0x40..=0x7e) => Escape::Whole(3 + inside),
-                Some(_) => Escape::Broken,
+                None => EscapeMatch::Open,
+                Some(0x40..=0x7e) => EscapeMatch::Whole(3 + inside),
+                Some(_) => EscapeMatch::Broken,
             }
         }
-        Some(b']' | b'P' | b'_' | b'^' | b'X') => text_sequence(rest),
+        Some(b']' | b'P' | b'_' | b'^' | b'X') => match_string_sequence(rest),
         Some(0x20..=0x2f) => {
             let inside = rest[1..].iter().take_while(|byte| matches!(byte, 0x20..=0x2f)).count();
             match rest.get(1 + inside) {
-                None => Escape::Open,
-                Some(0x30..=0x7e) => Escape::Whole(2 + inside),
-                Some(_) => Escape::Broken,
+                None => EscapeMatch::Open,
+                Some(0x30..=0x7e) => EscapeMatch::Whole(2 + inside),
+                Some(_) => EscapeMatch::Broken,
             }
         }
-        Some(0x30..=0x7e) => Escape::Whole(2),
-        Some(_) => Escape::Broken,
+        Some(0x30..=0x7e) => EscapeMatch::Whole(2),
+        Some(_) => EscapeMatch::Broken,
     }
 }
 
 /// Titles, links, clipboards: up to BEL or ESC and a backslash.
-fn text_sequence(rest: &[u8]) -> Escape {
-    for (at, byte) in rest.iter().enumerate().skip(2).take(LONGEST) {
+fn match_string_sequence(rest: &[u8]) -> EscapeMatch {
+    for (at, byte) in rest.iter().enumerate().skip(2).take(MAX_ESCAPE_BYTES) {
         match byte {
-            0x07 => return Escape::Whole(at + 1),
+            0x07 => return EscapeMatch::Whole(at + 1),
             0x1b => {
                 return match rest.get(at + 1) {
-                    Some(b'\\') => Escape::Whole(at + 2),
-                    None => Escape::Open,
-                    Some(_) => Escape::Broken,
+                    Some(b'\\') => EscapeMatch::Whole(at + 2),
+                    None => EscapeMatch::Open,
+                    Some(_) => EscapeMatch::Broken,
                 };
             }
             _ => {}
         }
     }
-    if rest.len() > LONGEST { Escape::Broken } else { Escape::Open }
+    if rest.len() > MAX_ESCAPE_BYTES { EscapeMatch::Broken } else { EscapeMatch::Open }
 }
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn in_pieces(bytes: &[u8], size: usize) -> String {
-        let (mut cleaner, mut text) = (Cleaner::default(), String::new());
+        let (mut cleaner, mut text) = (OutputSanitizer::default(), String::new());
         bytes.chunks(size).for_each(|piece| cleaner.feed(piece, &mut text));
         cleaner.finish(&mut text);
         text

@@ -13,8 +13,8 @@ use std::{
     process::{Child, Command as Program, Stdio},
 };
 
-use helve_contract::ports::Level;
-use helve_hosts::{Sandbox, SandboxSettings, Wanted};
+use helve_contract::ports::SandboxLevel;
+use helve_hosts::{LevelPolicy, Sandbox, SandboxConfig};
 
 use crate::{
     payloads::run_as_nobody,
@@ -156,9 +156,9 @@ impl Row {
         ["", "victim", "link"].map(about).to_vec()
     }
 
-    async fn run(&self, level: Level, argv: &[&str]) -> (i32, String) {
+    async fn run(&self, level: SandboxLevel, argv: &[&str]) -> (i32, String) {
         let out = self.victim.parent().unwrap();
-        let given = SandboxSettings { readable: vec![out.to_owned()], ..settings(Wanted::Exactly(level)) };
+        let given = SandboxConfig { readable: vec![out.to_owned()], ..settings(LevelPolicy::Exactly(level)) };
         let inside = Place(self.place.0.join("ws"));
         let mut command = inside.script("");
         std::mem::forget(inside);
@@ -185,7 +185,7 @@ fn next_tick(dir: &Path) {
 }
 
 /// Whether it left a trace, how it ended and what it said.
-async fn attempt(level: Level, argv: &[&str]) -> (bool, i32, String) {
+async fn attempt(level: SandboxLevel, argv: &[&str]) -> (bool, i32, String) {
     let row = Row::new();
     next_tick(&row.place.0);
     let before = row.trace();
@@ -200,10 +200,10 @@ async fn files_outside_are_out_of_reach() {
     let python = python.iter().map(|(name, fires, text)| (*name, *fires, vec!["python3", "-c", text.as_str()]));
     let mut fired = 0;
     for (name, fires, argv) in shell.chain(python) {
-        let (left_trace, _, said) = attempt(Level::None, &argv).await;
+        let (left_trace, _, said) = attempt(SandboxLevel::None, &argv).await;
         assert!(left_trace || fires == WhereKnown, "{name} proves nothing: {said}");
         fired += usize::from(left_trace);
-        let (left_trace, code, said) = attempt(Level::Rules, &argv).await;
+        let (left_trace, code, said) = attempt(SandboxLevel::Rules, &argv).await;
         assert!(!left_trace, "{name} reached a file outside: {said}");
         assert!(code != 0 || !said.is_empty(), "{name} was told that it worked");
     }
@@ -234,7 +234,7 @@ const PROCESSES: [(&str, &str); 7] = [
 
 async fn processes_outside_are_out_of_reach() {
     for (name, line) in PROCESSES {
-        for level in [Level::None, Level::Rules] {
+        for level in [SandboxLevel::None, SandboxLevel::Rules] {
             let mut sleeper = Program::new("sleep").arg("1000").process_group(0).stdin(Stdio::null()).spawn().unwrap();
             let before = limits(&sleeper);
             let row = Row::new();
@@ -243,7 +243,7 @@ async fn processes_outside_are_out_of_reach() {
             sleeper.kill().unwrap();
             sleeper.wait().unwrap();
             let one_processor = name == "taskset" && std::thread::available_parallelism().unwrap().get() == 1;
-            assert_eq!(changed, level == Level::None && !one_processor, "{name} at {level:?}: {said}");
+            assert_eq!(changed, level == SandboxLevel::None && !one_processor, "{name} at {level:?}: {said}");
         }
     }
 }
@@ -303,7 +303,7 @@ const LISTING: &str = "cd \"$W\"; echo; find . -path ./.git -prune -o -printf '%
 async fn programs_inside_work_as_always() {
     for (name, line) in INSIDE {
         let mut wanted = None;
-        for level in [Level::None, Level::Rules] {
+        for level in [SandboxLevel::None, SandboxLevel::Rules] {
             let row = Row::new();
             let line = format!("W=$PWD; umask 022; {line}; {LISTING}");
             let (_, said) = row.run(level, &["bash", "-c", &line]).await;
@@ -353,7 +353,7 @@ stop = True; other.join(); print('raced')
         let row = Row::new();
         next_tick(&row.place.0);
         let before = row.trace();
-        let (_, said) = row.run(Level::Rules, &["python3", "-c", &format!("{PRELUDE}{lines}{harness}")]).await;
+        let (_, said) = row.run(SandboxLevel::Rules, &["python3", "-c", &format!("{PRELUDE}{lines}{harness}")]).await;
         assert_eq!((said.as_str(), row.trace() == before), ("raced\n", true), "{name}");
     }
 }

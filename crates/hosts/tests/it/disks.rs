@@ -3,10 +3,10 @@
 use std::{fs, path::PathBuf, process::Command};
 
 use helve_contract::{
-    FileFault,
-    ports::{Change, Expect, Host as _},
+    FileErrorKind,
+    ports::{Expect, FileChange, Host as _},
 };
-use helve_hosts::Local;
+use helve_hosts::LocalHost;
 
 use crate::folder::{Folder, fault};
 
@@ -42,20 +42,20 @@ impl Drop for Disk {
 async fn a_full_disk_keeps_the_old_file() {
     let folder = Folder::new();
     let Some(_disk) = Disk::mount(&folder, "size=64k") else { return };
-    let host = Local::new();
+    let host = LocalHost::new();
     folder.put("disk/a", "old");
     let huge = vec![b'x'; 100_000];
     let path = folder.to_write("disk/a");
-    assert_eq!(fault(host.write(&path, &huge, Expect::Anything).await), FileFault::DiskFull);
-    assert_eq!(fault(host.write(&folder.to_write("disk/new/b"), &huge, Expect::Absent).await), FileFault::DiskFull);
-    let write = |path: &str, bytes: &[u8]| Change::Write {
+    assert_eq!(fault(host.write(&path, &huge, Expect::Anything).await), FileErrorKind::DiskFull);
+    assert_eq!(fault(host.write(&folder.to_write("disk/new/b"), &huge, Expect::Absent).await), FileErrorKind::DiskFull);
+    let write = |path: &str, bytes: &[u8]| FileChange::Write {
         path: folder.to_write(path),
         bytes: bytes.to_vec(),
         expect: Expect::Anything,
         like: None,
     };
-    let both = host.change(vec![write("disk/a", b"new"), write("disk/c", &huge)]).await;
-    assert_eq!(fault(both), FileFault::DiskFull);
+    let both = host.apply_changes(vec![write("disk/a", b"new"), write("disk/c", &huge)]).await;
+    assert_eq!(fault(both), FileErrorKind::DiskFull);
     assert_eq!((folder.text("disk/a").as_str(), folder.names("disk")), ("old", vec!["a".to_owned()]));
     host.write(&path, b"still works", Expect::Anything).await.unwrap();
     assert_eq!(folder.text("disk/a"), "still works");
@@ -65,8 +65,8 @@ async fn a_full_disk_keeps_the_old_file() {
 async fn a_read_only_disk_is_told() {
     let folder = Folder::new();
     let Some(_disk) = Disk::mount(&folder, "size=64k,ro") else { return };
-    let error = Local::new().write(&folder.to_write("disk/a"), b"x", Expect::Anything).await.unwrap_err();
+    let error = LocalHost::new().write(&folder.to_write("disk/a"), b"x", Expect::Anything).await.unwrap_err();
     assert_eq!(error.to_string(), "disk/a: the disk is read-only; write elsewhere");
-    let error = Local::new().write(&folder.to_write("disk/b/c"), b"x", Expect::Anything).await.unwrap_err();
+    let error = LocalHost::new().write(&folder.to_write("disk/b/c"), b"x", Expect::Anything).await.unwrap_err();
     assert_eq!(error.to_string(), "disk/b/c: the disk is read-only; write elsewhere");
 }

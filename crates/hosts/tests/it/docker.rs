@@ -12,9 +12,9 @@ use std::{
 
 use helve_contract::{
     Workspace,
-    ports::{Host, Terminal},
+    ports::{Host, TerminalSize},
 };
-use helve_hosts::{Docker, Local};
+use helve_hosts::{DockerConfig, LocalHost};
 use serde_json::{Value, json};
 
 use crate::{
@@ -46,19 +46,19 @@ struct Program {
 type Shared = Arc<Mutex<Engine>>;
 
 /// Says which engine the stories were told to, and how to reach it.
-fn engine() -> (Docker, Shared, Option<Server>) {
+fn engine() -> (DockerConfig, Shared, Option<Server>) {
     let state = Shared::default();
     let own = format!("{}:{}", rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if let Ok(endpoint) = std::env::var("HELVE_DOCKER_HOST") {
         println!("docker: a real engine at {endpoint}");
         let image = std::env::var("HELVE_DOCKER_IMAGE").unwrap_or_else(|_| "debian:12".into());
-        return (Docker { endpoint, image, user: Some(own), ..Docker::default() }, state, None);
+        return (DockerConfig { endpoint, image, user: Some(own), ..DockerConfig::default() }, state, None);
     }
     println!("docker: a stand-in on loopback that runs programs here; HELVE_DOCKER_HOST names a real engine");
     let shared = state.clone();
     let server = Server::start(move |request| answer(request, &shared));
     let endpoint = format!("tcp://127.0.0.1:{}", server.port);
-    (Docker { endpoint, user: Some(own), ..Docker::default() }, state, Some(server))
+    (DockerConfig { endpoint, user: Some(own), ..DockerConfig::default() }, state, Some(server))
 }
 
 fn answer(request: Request, state: &Shared) {
@@ -198,7 +198,7 @@ fn pump(
 #[tokio::test]
 async fn the_stories_hold_in_a_container() {
     let (docker, state, _server) = engine();
-    let open = async |workspace: Workspace| -> Local { docker.open(&workspace).await.unwrap() };
+    let open = async |workspace: Workspace| -> LocalHost { docker.open(&workspace).await.unwrap() };
     all_stories!(open);
     program_stories!(open);
     assert_eq!(state.lock().unwrap().containers.len(), 0, "a container was left behind");
@@ -211,7 +211,7 @@ async fn a_session_makes_one_container_and_removes_it() {
         return;
     }
     let place = Place::new();
-    let host = docker.later(programs::workspace(&place));
+    let host = docker.open_lazy(programs::workspace(&place));
     assert_eq!(state.lock().unwrap().asked, [""; 0]);
     let running = host.spawn(&place.script("sleep 1000")).await.unwrap();
     assert_eq!(finish(host.spawn(&place.script("echo hi")).await.unwrap()).await.out, "hi\n");
@@ -253,8 +253,8 @@ async fn a_terminal_is_one_stream() {
     let (docker, _, _server) = engine();
     let place = Place::new();
     let host = docker.open(&programs::workspace(&place)).await.unwrap();
-    let terminal = Some(Terminal { rows: 24, columns: 80 });
-    let command = helve_contract::ports::Command { terminal, ..place.script("echo one; exit 2") };
+    let terminal = Some(TerminalSize { rows: 24, columns: 80 });
+    let command = helve_contract::ports::ProcessSpec { terminal, ..place.script("echo one; exit 2") };
     let ran = finish(host.spawn(&command).await.unwrap()).await;
     assert_eq!((ran.out.replace('\r', "").as_str(), ran.err.as_str(), ran.exit.code), ("one\n", "", 2));
 }
@@ -269,14 +269,14 @@ async fn a_check_says_what_the_engine_has() {
     let facts = docker.probe().await.unwrap();
     let answers = format!("the container engine 27.1 answers at {endpoint}");
     assert_eq!(facts, [answers.clone(), "the image debian:12 is there".to_owned()]);
-    let other = Docker { image: "registry.example/team/tools:3".into(), ..docker };
+    let other = DockerConfig { image: "registry.example/team/tools:3".into(), ..docker };
     let image = "the image registry.example/team/tools:3 is not there; it is pulled for the first command";
     assert_eq!(other.probe().await.unwrap(), [answers, image.to_owned()]);
 }
 
 #[tokio::test]
 async fn an_engine_that_is_not_there_is_told() {
-    let docker = Docker { endpoint: "unix:///nowhere/docker.sock".into(), ..Docker::default() };
+    let docker = DockerConfig { endpoint: "unix:///nowhere/docker.sock".into(), ..DockerConfig::default() };
     let Err(error) = docker.open(&Folder::new().workspace()).await else { panic!("it opened") };
     let error = error.to_string();
     assert!(error.starts_with("the container engine at unix:///nowhere/docker.sock cannot be reached"), "{error}");

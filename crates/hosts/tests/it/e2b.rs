@@ -11,7 +11,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use helve_contract::Workspace;
-use helve_hosts::{E2b, E2bHost, HostSettings, Remote};
+use helve_hosts::{E2bConfig, E2bHost, HostSettings, RemoteClient};
 use serde_json::{Value, json};
 
 use crate::{
@@ -34,14 +34,14 @@ struct Service {
 
 type Shared = Arc<Mutex<Service>>;
 
-fn service() -> (E2b, Shared, Option<Server>) {
+fn service() -> (E2bConfig, Shared, Option<Server>) {
     let state = Shared::default();
     let far = env!("CARGO_BIN_EXE_helve-far");
     if let (Ok(url), Ok(key)) = (std::env::var("HELVE_E2B_URL"), std::env::var("HELVE_E2B_KEY")) {
         println!("e2b: the real service at {url}");
         let url = (url != "https://api.e2b.app").then_some(url);
         let template = std::env::var("HELVE_E2B_TEMPLATE").ok();
-        return (E2b { url, template, upload: Some(far.into()), ..E2b::with_key(key) }, state, None);
+        return (E2bConfig { url, template, upload: Some(far.into()), ..E2bConfig::with_key(key) }, state, None);
     }
     println!(
         "e2b: a stand-in on loopback that runs processes here; HELVE_E2B_URL and HELVE_E2B_KEY name a real service"
@@ -49,7 +49,7 @@ fn service() -> (E2b, Shared, Option<Server>) {
     let shared = state.clone();
     let server = Server::start(move |request| answer(request, &shared));
     let url = Some(format!("http://127.0.0.1:{}", server.port));
-    (E2b { url, program: Some(far.into()), ..E2b::with_key("k") }, state, Some(server))
+    (E2bConfig { url, program: Some(far.into()), ..E2bConfig::with_key("k") }, state, Some(server))
 }
 
 fn answer(request: Request, state: &Shared) {
@@ -174,7 +174,7 @@ fn start(mut request: Request, state: &Shared) {
 #[tokio::test]
 async fn the_stories_hold_in_a_sandbox() {
     let (e2b, state, _server) = service();
-    let open = async |workspace: Workspace| -> Remote { e2b.open(&workspace).await.unwrap() };
+    let open = async |workspace: Workspace| -> RemoteClient { e2b.open(&workspace).await.unwrap() };
     all_stories!(open);
     program_stories!(open);
     // Whatever still held one has been given up; it goes as soon as that is seen to.
@@ -195,7 +195,7 @@ async fn the_program_is_brought_along() {
     }
     let home = Place::new();
     let far = env!("CARGO_BIN_EXE_helve-far");
-    let e2b = E2b { program: None, upload: Some(far.into()), home: Some(home.0.clone()), ..e2b };
+    let e2b = E2bConfig { program: None, upload: Some(far.into()), home: Some(home.0.clone()), ..e2b };
     let place = Place::new();
     let host = e2b.open(&programs::workspace(&place)).await.unwrap();
     assert_eq!(home.names(), ["helve"]);
@@ -245,7 +245,7 @@ async fn a_wrong_key_is_told() {
     if server.is_none() {
         return;
     }
-    let e2b = E2b { key: "wrong".into(), ..e2b };
+    let e2b = E2bConfig { key: "wrong".into(), ..e2b };
     let Err(error) = e2b.open(&Folder::new().workspace()).await else { panic!("it opened") };
     assert_eq!(error.to_string(), "the sandbox service did not make a sandbox (401): Invalid API key");
 }

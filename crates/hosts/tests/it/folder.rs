@@ -6,7 +6,9 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use helve_contract::{Access, Error, FileFault, Glob, PathRule, PathRules, Reading, Root, SafePath, Workspace};
+use helve_contract::{
+    Access, Error, FileErrorKind, PathGlob, PathRule, PathRules, PathStyle, Root, SafePath, Workspace,
+};
 
 /// A fresh folder with a workspace `root` in it and an `outside` beside it; removed at the end.
 pub(crate) struct Folder {
@@ -38,7 +40,7 @@ impl Folder {
 
     /// The same, with something forbidden in it.
     pub(crate) fn with_rule(pattern: &str, denies: Access) -> Self {
-        let rule = PathRule::new(Glob::new(pattern), denies, "is protected");
+        let rule = PathRule::new(PathGlob::new(pattern), denies, "is protected");
         let mut folder = Self::new();
         folder.rules = PathRules::new([rule]);
         folder
@@ -53,7 +55,7 @@ impl Folder {
     }
 
     pub(crate) fn workspace(&self) -> Workspace {
-        Workspace::new([Root::writable(self.root())], self.rules.clone(), Reading::Relative)
+        Workspace::new([Root::writable(self.root())], self.rules.clone(), PathStyle::Relative)
     }
 
     pub(crate) fn path(&self, path: &str) -> SafePath {
@@ -98,7 +100,7 @@ impl Drop for Folder {
 }
 
 /// The fault of an answer that must be one.
-pub(crate) fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> FileFault {
+pub(crate) fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> FileErrorKind {
     match result {
         Err(Error::File { fault, .. }) => fault,
         other => panic!("no fault, but {other:?}"),

@@ -8,10 +8,10 @@ use std::{
 };
 
 use helve_contract::{
-    Access, PathRules, Reading, Root, Workspace,
-    ports::{Command, Level},
+    Access, PathRules, PathStyle, Root, Workspace,
+    ports::{ProcessSpec, SandboxLevel},
 };
-use helve_hosts::{Sandbox, SandboxSettings, Wanted};
+use helve_hosts::{LevelPolicy, Sandbox, SandboxConfig};
 
 use crate::{
     payloads::run_as_nobody,
@@ -75,25 +75,25 @@ impl Home {
         self.dir().join(".local/state/helve")
     }
 
-    fn sandbox(&self, level: Level, with: SandboxSettings) -> Sandbox {
+    fn sandbox(&self, level: SandboxLevel, with: SandboxConfig) -> Sandbox {
         let names = [".aws/credentials", ".docker/config.json", ".kube/config", ".ssh", ".netrc", ".gitconfig"];
-        Sandbox::new(SandboxSettings {
+        Sandbox::new(SandboxConfig {
             private: vec![self.state()],
             vault: Some(self.state().join("vault")),
             home: Some(self.dir()),
             protected_at_home: names.map(str::to_owned).to_vec(),
-            ..SandboxSettings { wanted: Wanted::Exactly(level), stage: Some(stage()), ..with }
+            ..SandboxConfig { level: LevelPolicy::Exactly(level), helper: Some(stage()), ..with }
         })
         .unwrap()
     }
 
     /// A script in a session with this workspace, which can read its own saved output.
-    fn script(&self, top: Root, script: &str) -> Command {
+    fn script(&self, top: Root, script: &str) -> ProcessSpec {
         let roots = [top, Root::readable(self.state().join("spill/run"))];
-        let workspace = Workspace::new(roots, PathRules::default(), Reading::Absolute);
+        let workspace = Workspace::new(roots, PathRules::default(), PathStyle::Absolute);
         let roots = workspace.roots().iter();
-        let roots = roots.map(|root| workspace.at(&root.dir, "", Access::Read).unwrap()).collect();
-        Command { dir: workspace.top(Access::Read).unwrap(), roots, ..self.place.script(script) }
+        let roots = roots.map(|root| workspace.resolve_in_root(&root.dir, "", Access::Read).unwrap()).collect();
+        ProcessSpec { cwd: workspace.primary_root(Access::Read).unwrap(), roots, ..self.place.script(script) }
     }
 
     /// A script that tries every way to the secrets.
@@ -129,12 +129,12 @@ for base in (\"{state}\", \"{home}/.ssh\"):
 }
 
 /// The kinds of workspace and settings under which the home is seen.
-fn cases(home: &Home) -> Vec<(&'static str, Root, SandboxSettings)> {
+fn cases(home: &Home) -> Vec<(&'static str, Root, SandboxConfig)> {
     let (dir, above) = (home.dir(), home.place.0.clone());
-    let with = |readable: Vec<PathBuf>, writable: Vec<PathBuf>| SandboxSettings {
+    let with = |readable: Vec<PathBuf>, writable: Vec<PathBuf>| SandboxConfig {
         readable,
         writable,
-        ..settings(Wanted::Best)
+        ..settings(LevelPolicy::Best)
     };
     let project = Root::writable(dir.join("project"));
     vec![
@@ -223,14 +223,17 @@ fn no_command_reads_them_as_nobody() {
 async fn a_home_is_a_workspace_like_others() {
     for level in levels() {
         let home = Home::new();
-        let sandbox = home.sandbox(level, settings(Wanted::Best));
+        let sandbox = home.sandbox(level, settings(LevelPolicy::Best));
         let script = "cat project/notes.txt; echo new > project/new; mkdir -p project/a/b; cat project/new; ls project";
         let ran = run(&sandbox, &home.script(Root::writable(home.dir()), script)).await.unwrap();
         assert_eq!(ran.out, "notes\nnew\na\nnew\nnotes.txt\n", "{level:?}: {} {:?}", ran.err, ran.exit.denials);
         let ran =
             run(&sandbox, &home.script(Root::writable(home.dir()), "touch top; echo x >> .gitconfig")).await.unwrap();
-        assert_eq!(fs::read_to_string(home.dir().join(".gitconfig")).unwrap().contains('x'), level == Level::Rules);
-        if level == Level::Rules {
+        assert_eq!(
+            fs::read_to_string(home.dir().join(".gitconfig")).unwrap().contains('x'),
+            level == SandboxLevel::Rules
+        );
+        if level == SandboxLevel::Rules {
             let told = ran.exit.denials.join("\n");
             assert!(told.contains("commands can create nothing directly in"), "{told}");
         } else {
@@ -241,9 +244,9 @@ async fn a_home_is_a_workspace_like_others() {
 
 #[tokio::test]
 async fn without_a_sandbox_a_vault_with_files_stops_commands_of_every_session() {
-    for level in [Level::None, Level::External] {
+    for level in [SandboxLevel::None, SandboxLevel::External] {
         let home = Home::new();
-        let sandbox = home.sandbox(level, settings(Wanted::Best));
+        let sandbox = home.sandbox(level, settings(LevelPolicy::Best));
         let script = home.script(Root::writable(home.dir().join("project")), "echo hi");
         let told = run(&sandbox, &script).await.unwrap_err().to_string();
         assert!(told.starts_with("refused: commands run without a sandbox"), "{told}");
@@ -257,10 +260,10 @@ async fn what_commands_make_under_look_alike_names_is_taken_away() {
     for level in levels() {
         let place = Place::new();
         let names = [".mcp.json", ".git/hooks"].map(str::to_owned).to_vec();
-        let sandbox = Sandbox::new(SandboxSettings {
+        let sandbox = Sandbox::new(SandboxConfig {
             protected: names.clone(),
             protected_anywhere: names,
-            ..settings(Wanted::Exactly(level))
+            ..settings(LevelPolicy::Exactly(level))
         })
         .unwrap();
         let script = "mkdir -p sub; for n in $'.mcp\\u200b.json' $'.\\uff4dcp.json' 'MCP~1.JSO' $'sub/.mcp\\u00ad.json' \
@@ -276,9 +279,9 @@ async fn what_commands_make_under_look_alike_names_is_taken_away() {
 async fn a_project_beside_secrets_costs_no_mounts() {
     let home = Home::new();
     let mut levels = levels();
-    levels.retain(|level| *level >= Level::Nested);
+    levels.retain(|level| *level >= SandboxLevel::Nested);
     for level in levels {
-        let sandbox = home.sandbox(level, settings(Wanted::Best));
+        let sandbox = home.sandbox(level, settings(LevelPolicy::Best));
         let script = home.script(Root::writable(home.dir().join("project")), "cat /proc/self/mountinfo");
         let ran = run(&sandbox, &script).await.unwrap();
         assert!(!ran.out.contains("/.ssh") && !ran.out.contains("/vault"), "{level:?}: {}", ran.out);

@@ -11,10 +11,10 @@ use std::{
 };
 
 use helve_contract::{
-    Access, Error, FileFault, PathRules, Reading, Root, SafePath, Workspace,
-    ports::{Change, Expect, Host as _, Span},
+    Access, Error, FileErrorKind, PathRules, PathStyle, Root, SafePath, Workspace,
+    ports::{Expect, FileChange, Host as _, Span},
 };
-use helve_hosts::Local;
+use helve_hosts::LocalHost;
 
 use crate::folder::{Dice, Folder, now};
 
@@ -73,7 +73,7 @@ const COUNT: u32 = 40;
 #[test]
 fn work_of_a_process_of_its_own() {
     let (Ok(work), Ok(dir)) = (std::env::var(WORK), std::env::var(WHERE)) else { return };
-    let workspace = Workspace::new([Root::writable(PathBuf::from(dir))], PathRules::default(), Reading::Relative);
+    let workspace = Workspace::new([Root::writable(PathBuf::from(dir))], PathRules::default(), PathStyle::Relative);
     match work.as_str() {
         "write" => write_on(&workspace),
         _ => count(&workspace),
@@ -94,7 +94,7 @@ fn start(work: &str, folder: &Folder) -> Child {
 
 /// Writes version after version: the odd ones to one file, the even ones to two at once.
 fn write_on(workspace: &Workspace) {
-    let host = Local::new();
+    let host = LocalHost::new();
     let path = |name: &str| workspace.check(name.as_ref(), Access::Write, None).unwrap();
     let held = |path: &SafePath| {
         let chunk = now(host.read(path, Span::first(1 << 20)));
@@ -112,7 +112,7 @@ fn write_on(workspace: &Workspace) {
     }
     loop {
         number += 1;
-        let write = |path: &SafePath| Change::Write {
+        let write = |path: &SafePath| FileChange::Write {
             path: path.clone(),
             bytes: text(number),
             expect: expect(&held(path)),
@@ -121,7 +121,7 @@ fn write_on(workspace: &Workspace) {
         let done = if number % 2 == 1 {
             now(host.write(&a, &text(number), expect(&held(&a)))).map(|_| ())
         } else {
-            now(host.change(vec![write(&b), write(&a)])).map(|_| ())
+            now(host.apply_changes(vec![write(&b), write(&a)])).map(|_| ())
         };
         done.unwrap();
         let line = format!("\nwrote {number}\n");
@@ -151,7 +151,7 @@ fn version(folder: &Folder, name: &str) -> u64 {
 
 /// Counts a number in a file up, together with others.
 fn count(workspace: &Workspace) {
-    let host = Local::new();
+    let host = LocalHost::new();
     let path = workspace.check("counter".as_ref(), Access::Write, None).unwrap();
     let mut left = COUNT;
     while left > 0 {
@@ -160,7 +160,7 @@ fn count(workspace: &Workspace) {
         let expect = Expect::bytes(&bytes);
         match now(host.write(&path, next.to_string().as_bytes(), expect)) {
             Ok(_) => left -= 1,
-            Err(Error::File { fault: FileFault::Changed, .. }) => {}
+            Err(Error::File { fault: FileErrorKind::Changed, .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -8,10 +8,12 @@ use std::{
 };
 
 use helve_contract::{
-    Access, FileFault, Glob, PathRule, PathRules, Reading, Root, Workspace,
-    ports::{Change, Command, Expect, Host as _, Input, Network, Noticed, Signal, Span, Streams},
+    Access, FileErrorKind, PathGlob, PathRule, PathRules, PathStyle, Root, Workspace,
+    ports::{
+        Expect, FileChange, Host as _, NetworkAccess, ProcessEvent, ProcessSpec, Signal, Span, StdinSource, Streams,
+    },
 };
-use helve_hosts::memory::{Ended, HOME, Memory, Script};
+use helve_hosts::memory::{HOME_DIR, MemoryHost, Script, ScriptOutput};
 use proptest::prelude::*;
 
 use crate::{
@@ -28,31 +30,31 @@ impl Ground {
     }
 }
 
-suite::stories!(Memory::new(), Ground(Memory::workspace()));
+suite::stories!(MemoryHost::new(), Ground(MemoryHost::workspace()));
 
-async fn sh(memory: &Memory, script: &str) -> (String, String, i32) {
-    let Ended { stdout, stderr, code } = memory.run(Script::new(script)).await.unwrap();
+async fn sh(memory: &MemoryHost, script: &str) -> (String, String, i32) {
+    let ScriptOutput { stdout, stderr, code } = memory.run(Script::new(script)).await.unwrap();
     (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap(), code)
 }
 
 async fn out(script: &str) -> String {
-    let (stdout, stderr, code) = sh(&Memory::new(), script).await;
+    let (stdout, stderr, code) = sh(&MemoryHost::new(), script).await;
     assert_eq!((stderr.as_str(), code), ("", 0), "{script}");
     stdout
 }
 
 #[tokio::test]
 async fn files_last_and_the_rest_does_not() {
-    let memory = Memory::new();
+    let memory = MemoryHost::new();
     let first = "x=1; f() { echo f; }; cd /tmp; echo one > /tmp/a; echo two > ~/b; export y=2";
     assert_eq!(sh(&memory, first).await, (String::new(), String::new(), 0));
     let second = "pwd; cat /tmp/a b; echo \"[$x$y]\"; type f >/dev/null 2>&1 || echo no f";
-    assert_eq!(sh(&memory, second).await.0, format!("{HOME}\none\ntwo\n[]\nno f\n"));
+    assert_eq!(sh(&memory, second).await.0, format!("{HOME_DIR}\none\ntwo\n[]\nno f\n"));
 }
 
 #[tokio::test]
 async fn the_shell_and_the_file_tools_see_the_same_files() {
-    let (memory, workspace) = (Memory::new(), Memory::workspace());
+    let (memory, workspace) = (MemoryHost::new(), MemoryHost::workspace());
     let path = workspace.check(Path::new("plan/a.md"), Access::Write, None).unwrap();
     memory.write(&path, b"one\n", Expect::Absent).await.unwrap();
     assert_eq!(sh(&memory, "cat plan/a.md; echo two >> plan/a.md; ln -s plan/a.md link").await.0, "one\n");
@@ -83,12 +85,12 @@ async fn everyday_scripts_work() {
     assert_eq!(out("echo one two | sed -E 's/(\\w+) (\\w+)/\\2 \\1/'").await, "two one\n");
     let replaced = "d=/w/a.md; r=/w; e=.md; echo ${d/${r}/R} \"${d//${e}/${r}x}\" ${d/${d%.md}/b}";
     assert_eq!(out(replaced).await, "R/a.md /w/a/wx b.md\n");
-    assert_eq!(out("(cd /tmp; pwd); pwd; echo $(echo $(echo deep))").await, format!("/tmp\n{HOME}\ndeep\n"));
+    assert_eq!(out("(cd /tmp; pwd); pwd; echo $(echo $(echo deep))").await, format!("/tmp\n{HOME_DIR}\ndeep\n"));
 }
 
 #[tokio::test]
 async fn real_programs_are_not_there() {
-    let (_, stderr, code) = sh(&Memory::new(), "git status").await;
+    let (_, stderr, code) = sh(&MemoryHost::new(), "git status").await;
     assert!(stderr.contains("git: command not found"), "{stderr}");
     assert_eq!(code, 127);
 }
@@ -107,7 +109,7 @@ async fn nothing_of_this_machine_can_be_reached() {
         "cat /proc/self/environ /proc/1/cmdline; exec 3<>/dev/tcp/127.0.0.1/80; /bin/sh -c 'echo $PPID'".to_owned(),
         "kill -9 1; python3 -c 'print(1)'; curl http://127.0.0.1/; exec /usr/bin/id".to_owned(),
     ] {
-        let (stdout, stderr, _) = sh(&Memory::new(), &script).await;
+        let (stdout, stderr, _) = sh(&MemoryHost::new(), &script).await;
         assert!(!stdout.contains("the secret") && !stderr.contains("the secret"), "{script}");
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "the secret");
@@ -137,7 +139,7 @@ async fn every_runaway_ends() {
         "eval \"$(printf '(%.0s' {1..5000})\"",
         "a='b'; b='a'; echo $((a))",
     ] {
-        let memory = Memory::new();
+        let memory = MemoryHost::new();
         let script = Script { limit: Duration::from_secs(2), ..Script::new(script) };
         let ended = memory.run(script.clone()).await.unwrap();
         assert!(ended.stdout.len() <= 16 << 20, "{}", script.text);
@@ -148,7 +150,7 @@ async fn every_runaway_ends() {
 
 #[tokio::test]
 async fn a_limit_is_told_and_what_was_written_is_kept() {
-    let (stdout, stderr, code) = sh(&Memory::new(), "echo first; f() { f; }; f").await;
+    let (stdout, stderr, code) = sh(&MemoryHost::new(), "echo first; f() { f; }; f").await;
     assert_eq!((stdout.as_str(), code), ("first\n", 137));
     assert!(
         stderr.starts_with("bash: the script was ended at a limit of the shell in memory: maximum function depth"),
@@ -159,7 +161,7 @@ async fn a_limit_is_told_and_what_was_written_is_kept() {
 #[tokio::test]
 async fn time_runs_out() {
     let script = Script { limit: Duration::from_millis(100), ..Script::new("echo a; sleep 1000") };
-    let ended = Memory::new().run(script).await.unwrap();
+    let ended = MemoryHost::new().run(script).await.unwrap();
     assert_eq!((ended.stdout.as_slice(), ended.code), (&b"a\n"[..], 124));
     assert_eq!(
         String::from_utf8(ended.stderr).unwrap(),
@@ -169,41 +171,41 @@ async fn time_runs_out() {
 
 #[tokio::test]
 async fn a_script_can_be_ended_from_outside() {
-    let memory = Memory::new();
-    let dir = Memory::workspace().top(Access::Read).unwrap();
-    let command = Command {
+    let memory = MemoryHost::new();
+    let dir = MemoryHost::workspace().primary_root(Access::Read).unwrap();
+    let command = ProcessSpec {
         script: Some("sleep 1000".into()),
         argv: Vec::new(),
-        dir: dir.clone(),
+        cwd: dir.clone(),
         roots: vec![dir],
         env: Vec::new(),
-        input: Input::Closed,
-        network: Network::Configured,
+        stdin: StdinSource::Closed,
+        network: NetworkAccess::Configured,
         terminal: None,
-        tell_dir: false,
+        report_cwd: false,
         streams: Streams::Separate,
     };
     let mut process = memory.spawn(&command).await.unwrap();
     process.signal(Signal::Terminate).await.unwrap();
-    let Noticed::Exit(exit) = process.next().await else { panic!("it went on") };
+    let ProcessEvent::Exit(exit) = process.next().await else { panic!("it went on") };
     assert_eq!((exit.code, exit.signal), (143, Some(15)));
-    assert_eq!(process.next().await, Noticed::Exit(exit));
+    assert_eq!(process.next().await, ProcessEvent::Exit(exit));
 }
 
 #[tokio::test]
 async fn a_script_reads_what_it_is_given() {
-    let input = Input::Bytes(b"one\ntwo\n".to_vec());
+    let input = StdinSource::Bytes(b"one\ntwo\n".to_vec());
     let env = vec![("NAME".to_owned(), "value".to_owned())];
     let script = Script { input, env, dir: "/tmp".into(), ..Script::new("pwd; echo $NAME; cat") };
-    let ended = Memory::new().run(script).await.unwrap();
+    let ended = MemoryHost::new().run(script).await.unwrap();
     assert_eq!(ended.stdout, b"/tmp\nvalue\none\ntwo\n");
-    let lost = Memory::new().run(Script { dir: "/nowhere".into(), ..Script::new("pwd") }).await.unwrap_err();
+    let lost = MemoryHost::new().run(Script { dir: "/nowhere".into(), ..Script::new("pwd") }).await.unwrap_err();
     assert_eq!(lost.to_string(), "/nowhere: there is no such folder in memory to start in");
 }
 
 #[tokio::test]
 async fn two_writers_lose_nothing() {
-    let (memory, workspace) = (Arc::new(Memory::new()), Memory::workspace());
+    let (memory, workspace) = (Arc::new(MemoryHost::new()), MemoryHost::workspace());
     let path = workspace.check(Path::new("n"), Access::Write, None).unwrap();
     memory.write(&path, b"", Expect::Absent).await.unwrap();
     let add = async |mark: u8| {
@@ -224,28 +226,32 @@ async fn two_writers_lose_nothing() {
 
 #[tokio::test]
 async fn a_full_memory_takes_back_what_it_began() {
-    let (memory, workspace) = (Memory::new(), Memory::workspace());
+    let (memory, workspace) = (MemoryHost::new(), MemoryHost::workspace());
     let path = |name: &str| workspace.check(Path::new(name), Access::Write, None).unwrap();
-    let write =
-        |name: &str, bytes: Vec<u8>| Change::Write { path: path(name), bytes, expect: Expect::Anything, like: None };
+    let write = |name: &str, bytes: Vec<u8>| FileChange::Write {
+        path: path(name),
+        bytes,
+        expect: Expect::Anything,
+        like: None,
+    };
     memory.write(&path("a"), b"old", Expect::Absent).await.unwrap();
     for n in 0..3 {
         memory.write(&path(&format!("big{n}")), &vec![b'x'; 64 << 20], Expect::Absent).await.unwrap();
     }
     let changes = vec![write("a", b"new".to_vec()), write("deep/b", vec![b'y'; 64 << 20])];
-    assert_eq!(fault(memory.change(changes).await), FileFault::DiskFull);
+    assert_eq!(fault(memory.apply_changes(changes).await), FileErrorKind::DiskFull);
     assert_eq!(sh(&memory, "cat a; ls").await.0, "olda\nbig0\nbig1\nbig2\n");
 }
 
 #[tokio::test]
 async fn what_is_kept_comes_back() {
-    let memory = Memory::new();
+    let memory = MemoryHost::new();
     let script = "mkdir -p p/q; printf 'one' > p/a; printf '\\xff' > p/q/b; ln -s a p/l; chmod 755 p/a";
     assert_eq!(sh(&memory, script).await.2, 0);
     let kept = memory.snapshot().unwrap();
     assert_eq!(memory.clone().snapshot().unwrap(), kept);
 
-    let other = Memory::new();
+    let other = MemoryHost::new();
     sh(&other, "echo old > old").await;
     other.restore(&kept).await.unwrap();
     let seen = sh(&other, "ls; cat p/l; stat -c %a p/a; wc -c < p/q/b; readlink p/l").await.0;
@@ -255,7 +261,7 @@ async fn what_is_kept_comes_back() {
 
 #[tokio::test]
 async fn what_is_broken_is_not_put_back() {
-    let memory = Memory::new();
+    let memory = MemoryHost::new();
     sh(&memory, "echo mine > mine").await;
     let kept = memory.snapshot().unwrap();
     for bytes in [&b""[..], b"helvemm1", b"helvemm1\xff\xff\xff\xff\xff\xff", &kept[..kept.len() - 3]] {
@@ -267,16 +273,16 @@ async fn what_is_broken_is_not_put_back() {
 
 #[tokio::test]
 async fn a_draft_is_written_out() {
-    let (memory, other) = (Memory::new(), Memory::new());
+    let (memory, other) = (MemoryHost::new(), MemoryHost::new());
     sh(&memory, "mkdir -p plan/deep; echo a > plan/a; echo b > plan/deep/b; ln -s a plan/l; echo no > no").await;
-    let to = Memory::workspace().check(Path::new("out"), Access::Write, None).unwrap();
-    let from = Path::new(HOME).join("plan");
+    let to = MemoryHost::workspace().check(Path::new("out"), Access::Write, None).unwrap();
+    let from = Path::new(HOME_DIR).join("plan");
     assert_eq!(memory.export(&from, &other, &to, Expect::Absent).await.unwrap(), 2);
     assert_eq!(sh(&other, "cat out/a out/deep/b; ls").await.0, "a\nb\nout\n");
 }
 
 /// A workspace on a disk, with a secret beside it and links that lead there.
-fn project(name: &str) -> (PathBuf, Memory) {
+fn project(name: &str) -> (PathBuf, MemoryHost) {
     let top =
         std::fs::canonicalize(std::env::temp_dir()).unwrap().join(format!("helve-over-{name}-{}", std::process::id()));
     let root = top.join("work");
@@ -299,9 +305,9 @@ fn project(name: &str) -> (PathBuf, Memory) {
     ] {
         std::os::unix::fs::symlink(to, root.join(name)).unwrap();
     }
-    let deny = PathRule::new(Glob::new("*.pem"), Access::Read, "it is a key");
-    let workspace = Workspace::new([Root::writable(&root)], PathRules::new([deny]), Reading::Relative);
-    (top, Memory::over(Arc::new(helve_hosts::Local::new()), workspace))
+    let deny = PathRule::new(PathGlob::new("*.pem"), Access::Read, "it is a key");
+    let workspace = Workspace::new([Root::writable(&root)], PathRules::new([deny]), PathStyle::Relative);
+    (top, MemoryHost::over_workspace(Arc::new(helve_hosts::LocalHost::new()), workspace))
 }
 
 /// All files beneath a folder of the disk, with what is in them.
@@ -334,10 +340,10 @@ async fn a_workspace_is_seen_and_never_changed() {
     assert_eq!(on_disk(&top), before);
 
     // The file tools see the same, and what is kept is what was changed.
-    let path = Memory::workspace().check(Path::new("project/README"), Access::Write, None).unwrap();
+    let path = MemoryHost::workspace().check(Path::new("project/README"), Access::Write, None).unwrap();
     assert_eq!(memory.read(&path, Span::first(100)).await.unwrap().bytes, b"read me\nmore\n");
     memory.write(&path, b"mine\n", Expect::Anything).await.unwrap();
-    let other = Memory::new();
+    let other = MemoryHost::new();
     other.restore(&memory.snapshot().unwrap()).await.unwrap();
     assert_eq!(sh(&other, "cat project/README; ls project").await.0, "mine\nREADME\nb.rs\nnew\n");
     assert_eq!(on_disk(&top), before);
@@ -356,7 +362,7 @@ async fn what_may_not_be_read_is_not_there() {
     let (stdout, ..) =
         sh(&memory, "ls project; ln -s /etc/shadow project/p; cat project/p; test -e project/keys.pem; echo $?").await;
     assert_eq!(stdout, "README\ninner\nsrc\n1\n");
-    let path = Memory::workspace().check(Path::new("project/out"), Access::Read, None).unwrap();
+    let path = MemoryHost::workspace().check(Path::new("project/out"), Access::Read, None).unwrap();
     assert!(memory.read(&path, Span::first(100)).await.is_err());
     std::fs::remove_dir_all(top).unwrap();
 }
@@ -369,7 +375,7 @@ proptest! {
     fn no_text_breaks_it(words in prop::collection::vec(word(), 0..12)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let script = Script { limit: Duration::from_secs(10), ..Script::new(words.concat()) };
-        let ended = runtime.block_on(Memory::new().run(script)).unwrap();
+        let ended = runtime.block_on(MemoryHost::new().run(script)).unwrap();
         prop_assert!(ended.code != 134, "{:?}", ended);
     }
 }

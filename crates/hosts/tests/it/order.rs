@@ -2,7 +2,7 @@
 
 use helve_contract::{
     Workspace,
-    ports::{Command, Host, Noticed, Process, Streams},
+    ports::{Host, Process, ProcessEvent, ProcessSpec, Streams},
 };
 use helve_hosts::Spawn as _;
 use proptest::{
@@ -29,8 +29,8 @@ pub(crate) async fn written(mut process: Box<dyn Process>) -> String {
     let mut all = Vec::new();
     loop {
         match process.next().await {
-            Noticed::Stdout(piece) | Noticed::Stderr(piece) => all.extend(piece),
-            Noticed::Exit(exit) => {
+            ProcessEvent::Stdout(piece) | ProcessEvent::Stderr(piece) => all.extend(piece),
+            ProcessEvent::Exit(exit) => {
                 assert_eq!(exit.code, 0, "{}", String::from_utf8_lossy(&all));
                 return String::from_utf8(all).unwrap();
             }
@@ -43,7 +43,7 @@ pub(crate) async fn merged_streams_keep_their_order(host: &dyn Host, workspace: 
     let order: Vec<bool> = (0..200_u32).map(|at| (at * at / 3) % 2 == 0).collect();
     let (script, expected) = interleaved(&order);
     let script = format!("{script}sh -c 'echo child; echo child >&2'\necho end >&2\n");
-    let command = Command { streams: Streams::Merged, ..crate::programs::script(workspace, &script) };
+    let command = ProcessSpec { streams: Streams::Merged, ..crate::programs::script(workspace, &script) };
     assert_eq!(written(host.spawn(&command).await.unwrap()).await, format!("{expected}child\nchild\nend\n"));
 }
 
@@ -58,7 +58,7 @@ fn a_thousand_interleavings_arrive_in_order_at_every_level() {
         runner
             .run(&vec(vec(any::<bool>(), 1..40), 10), |orders| {
                 let (script, expected) = interleaved(&orders.concat());
-                let command = Command { streams: Streams::Merged, ..place.script(&script) };
+                let command = ProcessSpec { streams: Streams::Merged, ..place.script(&script) };
                 let all = runtime.block_on(async { written(sandbox.spawn(&command).await.unwrap()).await });
                 prop_assert_eq!(all, expected, "{}", level.name());
                 Ok(())
@@ -74,7 +74,7 @@ async fn separate_streams_stay_separate() {
         let command = place.script("echo out; echo err >&2; echo out2");
         let ran = crate::sandbox::run(&at(level), &command).await.unwrap();
         assert_eq!((ran.out.as_str(), ran.err.as_str()), ("out\nout2\n", "err\n"), "{}", level.name());
-        let merged = Command { streams: Streams::Merged, ..command };
+        let merged = ProcessSpec { streams: Streams::Merged, ..command };
         let ran = crate::sandbox::run(&at(level), &merged).await.unwrap();
         assert_eq!((ran.out.as_str(), ran.err.as_str()), ("out\nerr\nout2\n", ""), "{}", level.name());
     }

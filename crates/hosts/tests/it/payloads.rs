@@ -14,10 +14,10 @@ use std::{
 };
 
 use helve_contract::{
-    Access, PathRules, Reading, Root, Workspace,
-    ports::{Command, Level, Process, Signal},
+    Access, PathRules, PathStyle, Root, Workspace,
+    ports::{Process, ProcessSpec, SandboxLevel, Signal},
 };
-use helve_hosts::{Sandbox, SandboxSettings, Spawn, Wanted};
+use helve_hosts::{LevelPolicy, Sandbox, SandboxConfig, Spawn};
 use serde::Deserialize;
 use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
 
@@ -43,9 +43,9 @@ fn payloads() -> Vec<Payload> {
     serde_json::from_str(include_str!("data/payloads.json")).unwrap()
 }
 
-fn sandbox(level: Level) -> Sandbox {
+fn sandbox(level: SandboxLevel) -> Sandbox {
     let protected = [".git/hooks", ".git/config", ".helve", ".mcp.json"].map(str::to_owned).to_vec();
-    Sandbox::new(SandboxSettings { protected, ..settings(Wanted::Exactly(level)) }).unwrap()
+    Sandbox::new(SandboxConfig { protected, ..settings(LevelPolicy::Exactly(level)) }).unwrap()
 }
 
 /// A workspace inside a folder of its own, so that what lands beside it is seen.
@@ -79,9 +79,9 @@ impl Row {
         fs::remove_dir_all(home).unwrap();
     }
 
-    fn command(&self, script: &str, root: Root) -> Command {
-        let top = Workspace::new([root], PathRules::default(), Reading::Relative).top(Access::Read).unwrap();
-        Command { dir: top.clone(), roots: vec![top], ..self.place.script(script) }
+    fn command(&self, script: &str, root: Root) -> ProcessSpec {
+        let top = Workspace::new([root], PathRules::default(), PathStyle::Relative).primary_root(Access::Read).unwrap();
+        ProcessSpec { cwd: top.clone(), roots: vec![top], ..self.place.script(script) }
     }
 }
 
@@ -143,11 +143,11 @@ async fn attack(sandbox: &Sandbox, payload: &Payload) -> (bool, Vec<String>) {
 }
 
 async fn until_the_end(process: &mut dyn Process) {
-    while !matches!(process.next().await, helve_contract::ports::Noticed::Exit(_)) {}
+    while !matches!(process.next().await, helve_contract::ports::ProcessEvent::Exit(_)) {}
 }
 
 /// Runs the whole table at a level.
-async fn matrix(level: Level) -> Count {
+async fn matrix(level: SandboxLevel) -> Count {
     let sandbox = Arc::new(sandbox(level));
     let places = Arc::new(Semaphore::new(4));
     let mut rows = JoinSet::new();
@@ -281,7 +281,7 @@ async fn benign_here() {
         }
         let setup = "git init -q . && echo x > f && git add f && git -c user.email=a@b -c user.name=n commit -qm one";
         let mut wanted = None;
-        for level in std::iter::once(Level::None).chain(levels.iter().copied()) {
+        for level in std::iter::once(SandboxLevel::None).chain(levels.iter().copied()) {
             let row = Row::new();
             row.set_up(setup);
             let ran = run(&sandbox(level), &row.command(script, Root::writable(&row.workspace))).await.unwrap();

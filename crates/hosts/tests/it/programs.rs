@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helve_contract::{
     Access, Workspace,
-    ports::{Command, Expect, Host, Input, Network, Noticed, Process, Signal, Span, Streams},
+    ports::{Expect, Host, NetworkAccess, Process, ProcessEvent, ProcessSpec, Signal, Span, StdinSource, Streams},
 };
 
 use crate::sandbox::finish;
@@ -34,23 +34,23 @@ pub(crate) use program_stories;
 /// A workspace over a place where programs run.
 pub(crate) fn workspace(place: &crate::sandbox::Place) -> Workspace {
     let root = helve_contract::Root::writable(&place.0);
-    Workspace::new([root], helve_contract::PathRules::default(), helve_contract::Reading::Relative)
+    Workspace::new([root], helve_contract::PathRules::default(), helve_contract::PathStyle::Relative)
 }
 
 pub(crate) use crate::order::merged_streams_keep_their_order;
 
-pub(crate) fn script(workspace: &Workspace, script: &str) -> Command {
-    let top = workspace.top(Access::Read).unwrap();
-    Command {
+pub(crate) fn script(workspace: &Workspace, script: &str) -> ProcessSpec {
+    let top = workspace.primary_root(Access::Read).unwrap();
+    ProcessSpec {
         script: Some(script.to_owned()),
         argv: Vec::new(),
-        dir: top.clone(),
-        roots: vec![workspace.top(Access::Write).unwrap()],
+        cwd: top.clone(),
+        roots: vec![workspace.primary_root(Access::Write).unwrap()],
         env: Vec::new(),
-        input: Input::Closed,
-        network: Network::Configured,
+        stdin: StdinSource::Closed,
+        network: NetworkAccess::Configured,
         terminal: None,
-        tell_dir: false,
+        report_cwd: false,
         streams: Streams::Separate,
     }
 }
@@ -61,7 +61,8 @@ pub(crate) async fn both_streams_and_the_code(host: &dyn Host, workspace: &Works
 }
 
 pub(crate) async fn input_that_is_given(host: &dyn Host, workspace: &Workspace) {
-    let given = Command { input: Input::Bytes(b"one\ntwo\n".to_vec()), ..script(workspace, "wc -l; echo done") };
+    let given =
+        ProcessSpec { stdin: StdinSource::Bytes(b"one\ntwo\n".to_vec()), ..script(workspace, "wc -l; echo done") };
     let ran = finish(host.spawn(&given).await.unwrap()).await;
     assert_eq!((ran.out.replace(' ', "").as_str(), ran.exit.code), ("2\ndone\n", 0));
     // Without any, the program is at the end of its input at once.
@@ -71,12 +72,12 @@ pub(crate) async fn input_that_is_given(host: &dyn Host, workspace: &Workspace) 
 
 pub(crate) async fn input_that_comes_later(host: &dyn Host, workspace: &Workspace) {
     let talk = "read name; echo hello $name; read name; echo bye $name; cat";
-    let mut process = host.spawn(&Command { input: Input::Open, ..script(workspace, talk) }).await.unwrap();
+    let mut process = host.spawn(&ProcessSpec { stdin: StdinSource::Open, ..script(workspace, talk) }).await.unwrap();
     process.write(b"ann\n").await.unwrap();
     assert_eq!(told(&mut *process, "hello ann\n").await, "hello ann\n");
     process.write(b"bob\nrest").await.unwrap();
     assert_eq!(told(&mut *process, "bye bob\nrest").await, "bye bob\nrest");
-    process.close().await.unwrap();
+    process.close_stdin().await.unwrap();
     let ran = finish(process).await;
     assert_eq!((ran.out.as_str(), ran.exit.code), ("", 0));
 }
@@ -85,10 +86,10 @@ pub(crate) async fn starts_where_it_is_told(host: &dyn Host, workspace: &Workspa
     let file = workspace.check("inner/a b/file".as_ref(), Access::Write, None).unwrap();
     host.write(&file, b"", Expect::Anything).await.unwrap();
     let dir = workspace.check("inner/a b".as_ref(), Access::Read, None).unwrap();
-    let there = Command { dir: dir.clone(), ..script(workspace, "pwd; echo $GREETING") };
-    let there = Command { env: vec![("GREETING".into(), "it's me".into())], ..there };
+    let there = ProcessSpec { cwd: dir.clone(), ..script(workspace, "pwd; echo $GREETING") };
+    let there = ProcessSpec { env: vec![("GREETING".into(), "it's me".into())], ..there };
     let ran = finish(host.spawn(&there).await.unwrap()).await;
-    assert_eq!(ran.out, format!("{}\nit's me\n", dir.on_host().display()));
+    assert_eq!(ran.out, format!("{}\nit's me\n", dir.host_path().display()));
 }
 
 pub(crate) async fn files_and_programs_see_the_same_folder(host: &dyn Host, workspace: &Workspace) {
@@ -140,13 +141,13 @@ pub(crate) async fn a_flood_is_taken_piece_by_piece(host: &dyn Host, workspace: 
     let mut count = 0;
     let exit = loop {
         match process.next().await {
-            Noticed::Stdout(piece) => count += piece.len(),
-            Noticed::Stderr(piece) => panic!("{}", String::from_utf8_lossy(&piece)),
-            Noticed::Exit(exit) => break exit,
+            ProcessEvent::Stdout(piece) => count += piece.len(),
+            ProcessEvent::Stderr(piece) => panic!("{}", String::from_utf8_lossy(&piece)),
+            ProcessEvent::Exit(exit) => break exit,
         }
         if count < 100_000 {
             // Somebody who reads slowly holds up the program, and nothing else.
-            let top = workspace.top(Access::Read).unwrap();
+            let top = workspace.primary_root(Access::Read).unwrap();
             host.list(&top).await.unwrap();
         }
     };
@@ -156,12 +157,12 @@ pub(crate) async fn a_flood_is_taken_piece_by_piece(host: &dyn Host, workspace: 
 pub(crate) async fn many_at_once(host: &dyn Host, workspace: &Workspace) {
     let mut running = Vec::new();
     for number in 0..6 {
-        let one = Command { input: Input::Open, ..script(workspace, &format!("cat; exit {number}")) };
+        let one = ProcessSpec { stdin: StdinSource::Open, ..script(workspace, &format!("cat; exit {number}")) };
         running.push(host.spawn(&one).await.unwrap());
     }
     for (number, mut process) in running.into_iter().enumerate().rev() {
         process.write(format!("I am {number}").as_bytes()).await.unwrap();
-        process.close().await.unwrap();
+        process.close_stdin().await.unwrap();
         let ran = finish(process).await;
         assert_eq!((ran.out, ran.exit.code), (format!("I am {number}"), number as i32));
     }
@@ -170,7 +171,7 @@ pub(crate) async fn many_at_once(host: &dyn Host, workspace: &Workspace) {
 pub(crate) async fn an_end_is_told_again(host: &dyn Host, workspace: &Workspace) {
     let mut process = host.spawn(&script(workspace, "exit 3")).await.unwrap();
     for _ in 0..3 {
-        let Noticed::Exit(exit) = process.next().await else { panic!("output") };
+        let ProcessEvent::Exit(exit) = process.next().await else { panic!("output") };
         assert_eq!(exit.code, 3);
     }
     // Too late, but no harm.
@@ -188,9 +189,9 @@ async fn told(process: &mut dyn Process, wanted: &str) -> String {
     let mut seen = Vec::new();
     while seen.len() < wanted.len() {
         match process.next().await {
-            Noticed::Stdout(piece) => seen.extend(piece),
-            Noticed::Stderr(piece) => panic!("{}", String::from_utf8_lossy(&piece)),
-            Noticed::Exit(exit) => panic!("it ended: {exit:?}, after {}", String::from_utf8_lossy(&seen)),
+            ProcessEvent::Stdout(piece) => seen.extend(piece),
+            ProcessEvent::Stderr(piece) => panic!("{}", String::from_utf8_lossy(&piece)),
+            ProcessEvent::Exit(exit) => panic!("it ended: {exit:?}, after {}", String::from_utf8_lossy(&seen)),
         }
     }
     String::from_utf8(seen).unwrap()
@@ -202,7 +203,7 @@ async fn the_stories_hold_here() {
         println!("{}:", level.name());
         let connect = async |_| {
             let sandbox = crate::sandbox::at(level);
-            helve_hosts::Local::with(std::sync::Arc::new(sandbox))
+            helve_hosts::LocalHost::with_spawner(std::sync::Arc::new(sandbox))
         };
         program_stories!(connect);
     }

@@ -11,8 +11,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helve_contract::ports::{Command, Input, Level, Noticed};
-use helve_hosts::{IntegrityEvent, IntegrityListener, IntegrityOutcome, Sandbox, SandboxSettings, Spawn, Wanted};
+use helve_contract::ports::{ProcessEvent, ProcessSpec, SandboxLevel, StdinSource};
+use helve_hosts::{IntegrityEvent, IntegrityListener, IntegrityOutcome, LevelPolicy, Sandbox, SandboxConfig, Spawn};
 
 use crate::sandbox::{Place, finish, levels, run, settings, stage};
 
@@ -33,14 +33,14 @@ const NAMES: [&str; 13] = [
 ];
 
 /// A sandbox with a quarantine folder of its own.
-fn guarded(level: Level, quarantine: &Path) -> Sandbox {
+fn guarded(level: SandboxLevel, quarantine: &Path) -> Sandbox {
     let names = NAMES.map(str::to_owned).to_vec();
     let quarantine = Some(quarantine.to_owned());
-    let given = SandboxSettings {
+    let given = SandboxConfig {
         protected: names.clone(),
         protected_anywhere: names,
         quarantine,
-        ..settings(Wanted::Exactly(level))
+        ..settings(LevelPolicy::Exactly(level))
     };
     Sandbox::new(given).unwrap()
 }
@@ -60,7 +60,7 @@ impl Setup {
         self.state.0.join("quarantine")
     }
 
-    fn sandbox(&self, level: Level) -> Sandbox {
+    fn sandbox(&self, level: SandboxLevel) -> Sandbox {
         guarded(level, &self.quarantine())
     }
 
@@ -120,10 +120,10 @@ async fn a_command_sees_what_is_there_and_nothing_appears_meanwhile() {
             );
             let script = "ls -A; echo; ls -A .git; tar cf - . | tar tf - | sort; echo end; read x";
             let mut process =
-                sandbox.spawn(&Command { input: Input::Open, ..setup.place.script(script) }).await.unwrap();
+                sandbox.spawn(&ProcessSpec { stdin: StdinSource::Open, ..setup.place.script(script) }).await.unwrap();
             let mut out = String::new();
             while !out.ends_with("end\n") {
-                let Noticed::Stdout(piece) = process.next().await else { panic!("{level:?}: it ended: {out}") };
+                let ProcessEvent::Stdout(piece) = process.next().await else { panic!("{level:?}: it ended: {out}") };
                 out += &String::from_utf8_lossy(&piece);
             }
             assert_eq!(
@@ -133,7 +133,7 @@ async fn a_command_sees_what_is_there_and_nothing_appears_meanwhile() {
             );
             assert!(out.starts_with(&format!("{}\n\n{}\n", names.join("\n"), git.join("\n"))), "{level:?}: {out}");
             assert!(!out.contains("helve.toml") && !out.contains(".claude"), "{level:?}: {out}");
-            process.close().await.unwrap();
+            process.close_stdin().await.unwrap();
             assert!(finish(process).await.exit.denials.is_empty(), "{level:?}");
             assert_eq!((times(&setup.place.0), times(&setup.path(".git"))), before, "{level:?}: a time has changed");
         }
@@ -284,11 +284,11 @@ async fn a_listener_hears_what_was_found() {
         let heard = heard.clone();
         IntegrityListener(Arc::new(move |event| heard.lock().unwrap().push(event.clone())))
     };
-    let given = SandboxSettings {
+    let given = SandboxConfig {
         protected: vec![".mcp.json".to_owned()],
         quarantine: Some(setup.quarantine()),
         listener: Some(listener),
-        ..settings(Wanted::Exactly(levels()[0]))
+        ..settings(LevelPolicy::Exactly(levels()[0]))
     };
     let ran = run(&Sandbox::new(given).unwrap(), &setup.place.script("echo evil > .mcp.json")).await.unwrap();
     let place = setup.moved(&ran.exit.denials.join("\n"), ".mcp.json");
@@ -343,16 +343,16 @@ async fn while_one_command_runs_the_end_of_another_is_a_check_too() {
     for level in levels() {
         let setup = Setup::new();
         let sandbox = setup.sandbox(level);
-        let slow = Command {
-            input: Input::Open,
+        let slow = ProcessSpec {
+            stdin: StdinSource::Open,
             ..setup.place.script("echo evil > .mcp.json; echo up; read x; echo evil > .mcp.json")
         };
         let mut first = sandbox.spawn(&slow).await.unwrap();
-        assert_eq!(first.next().await, Noticed::Stdout(b"up\n".to_vec()));
+        assert_eq!(first.next().await, ProcessEvent::Stdout(b"up\n".to_vec()));
         let ran = run(&sandbox, &setup.place.script("true")).await.unwrap();
         setup.moved(&ran.exit.denials.join("\n"), ".mcp.json");
         assert_eq!(setup.place.names(), [""; 0], "{level:?}");
-        first.close().await.unwrap();
+        first.close_stdin().await.unwrap();
         let told = finish(first).await.exit.denials.join("\n");
         setup.moved(&told, ".mcp.json");
         assert_eq!(setup.place.names(), [""; 0], "{level:?}");
@@ -396,9 +396,9 @@ async fn engine_to_be_killed() {
     let level = levels().into_iter().find(|it| it.name() == std::env::var("HELVE_IT_LEVEL").unwrap()).unwrap();
     let place = Place(dir);
     let script = "mkdir sub; echo evil > sub/.mcp.json; echo up; read x";
-    let command = Command { input: Input::Open, ..place.script(script) };
+    let command = ProcessSpec { stdin: StdinSource::Open, ..place.script(script) };
     let mut process = guarded(level, &quarantine).spawn(&command).await.unwrap();
-    assert_eq!(process.next().await, Noticed::Stdout(b"up\n".to_vec()));
+    assert_eq!(process.next().await, ProcessEvent::Stdout(b"up\n".to_vec()));
     // The parent kills this process when the command has done its work.
     println!("ready");
     std::future::pending::<()>().await;
@@ -442,9 +442,10 @@ async fn a_command_that_nobody_waits_for_is_checked_when_it_is_gone() {
     for level in levels() {
         let setup = Setup::new();
         let sandbox = setup.sandbox(level);
-        let slow = Command { input: Input::Open, ..setup.place.script("echo evil > .mcp.json; echo up; read x") };
+        let slow =
+            ProcessSpec { stdin: StdinSource::Open, ..setup.place.script("echo evil > .mcp.json; echo up; read x") };
         let mut process = sandbox.spawn(&slow).await.unwrap();
-        assert_eq!(process.next().await, Noticed::Stdout(b"up\n".to_vec()));
+        assert_eq!(process.next().await, ProcessEvent::Stdout(b"up\n".to_vec()));
         drop(process);
         // The next command waits for the check of the first, or does it.
         let mut told = String::new();

@@ -9,8 +9,10 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use helve_contract::ports::{Change, Expect, Find, Grep, Host as _, Noise, Order, Output, Span};
-use helve_hosts::Local;
+use helve_contract::ports::{
+    Expect, FileChange, FindQuery, GrepOutputMode, GrepQuery, Host as _, IgnoreOptions, SortOrder, Span,
+};
+use helve_hosts::LocalHost;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::folder::{Folder, now};
@@ -36,7 +38,7 @@ fn nothing_escapes() {
     let (mut worked, mut refused) = (0_u64, 0_u64);
     std::thread::scope(|scope| {
         scope.spawn(swapper);
-        let host = Local::new();
+        let host = LocalHost::new();
         for at in 0..tries {
             if now(attempt(&host, &folder, at)) {
                 worked += 1;
@@ -54,7 +56,7 @@ fn nothing_escapes() {
 }
 
 /// One try; whether it did its work (inside).
-async fn attempt(host: &Local, folder: &Folder, at: u64) -> bool {
+async fn attempt(host: &LocalHost, folder: &Folder, at: u64) -> bool {
     match at % 8 {
         0 => match host.read(&folder.path("dir/victim"), Span::first(100)).await {
             Ok(chunk) => {
@@ -70,8 +72,10 @@ async fn attempt(host: &Local, folder: &Folder, at: u64) -> bool {
         3 => host.remove(&folder.to_write(&format!("dir/new{}", (at + 59) % 60))).await.is_ok(),
         4 => {
             let write =
-                |path| Change::Write { path, bytes: b"inside\n".to_vec(), expect: Expect::Anything, like: None };
-            host.change(vec![write(folder.to_write("dir/victim")), write(folder.to_write("dir/other"))]).await.is_ok()
+                |path| FileChange::Write { path, bytes: b"inside\n".to_vec(), expect: Expect::Anything, like: None };
+            host.apply_changes(vec![write(folder.to_write("dir/victim")), write(folder.to_write("dir/other"))])
+                .await
+                .is_ok()
         }
         5 => {
             let matches = host.grep(&folder.path("dir"), &grep("OUTSIDE|secret")).await;
@@ -95,17 +99,17 @@ async fn attempt(host: &Local, folder: &Folder, at: u64) -> bool {
     }
 }
 
-fn grep(pattern: &str) -> Grep {
-    Grep {
+fn grep(pattern: &str) -> GrepQuery {
+    GrepQuery {
         pattern: pattern.into(),
         literal: false,
         ignore_case: false,
         multiline: false,
         globs: vec![],
         file_type: None,
-        noise: Noise { ignored: true, hidden: true },
+        noise: IgnoreOptions { ignored: true, hidden: true },
         context: (0, 0),
-        output: Output::Lines,
+        output: GrepOutputMode::Lines,
         only_matching: false,
         limit: None,
         offset: 0,
@@ -113,13 +117,13 @@ fn grep(pattern: &str) -> Grep {
     }
 }
 
-fn find() -> Find {
-    Find {
+fn find() -> FindQuery {
+    FindQuery {
         pattern: None,
         whole_path: false,
         kind: None,
-        noise: Noise { ignored: true, hidden: true },
-        order: Order::Path,
+        noise: IgnoreOptions { ignored: true, hidden: true },
+        order: SortOrder::Path,
         limit: 1000,
     }
 }

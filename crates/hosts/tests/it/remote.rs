@@ -14,7 +14,10 @@ use helve_contract::{
     Workspace, ports,
     ports::{Expect, Host, Span},
 };
-use helve_hosts::{Allowed, HostSettings, Local, Remote, Routed, Sandbox, Ssh, SshHost, Wanted, serve};
+use helve_hosts::{
+    CommandAllowlist, HostSettings, LevelPolicy, LocalHost, RemoteClient, Sandbox, SshConfig, SshHost, SshRoutedHost,
+    serve,
+};
 
 use crate::{
     folder::Folder,
@@ -25,13 +28,13 @@ use crate::{
 };
 
 /// A far end in this process.
-async fn near(workspace: &Workspace) -> Remote {
+async fn near(workspace: &Workspace) -> RemoteClient {
     let (here, there) = tokio::io::duplex(1 << 16);
     let (from, to) = tokio::io::split(there);
-    let sandbox = Sandbox::new(settings(Wanted::NoneAccepted)).unwrap();
-    tokio::spawn(async move { serve(Arc::new(Local::with(Arc::new(sandbox))), from, to).await });
+    let sandbox = Sandbox::new(settings(LevelPolicy::BestOrNone)).unwrap();
+    tokio::spawn(async move { serve(Arc::new(LocalHost::with_spawner(Arc::new(sandbox))), from, to).await });
     let (from, to) = tokio::io::split(here);
-    Remote::connect("pipe", workspace, from, to).await.unwrap()
+    RemoteClient::connect("pipe", workspace, from, to).await.unwrap()
 }
 
 /// All stories, each in a folder of its own, over hosts that `connect` makes.
@@ -82,9 +85,9 @@ async fn a_lost_connection_is_told_and_nothing_hangs() {
     let ground = Folder::new();
     let (here, there) = tokio::io::duplex(1 << 16);
     let (from, to) = tokio::io::split(there);
-    let far = tokio::spawn(async move { serve(Arc::new(Local::new()), from, to).await });
+    let far = tokio::spawn(async move { serve(Arc::new(LocalHost::new()), from, to).await });
     let (from, to) = tokio::io::split(here);
-    let host = Remote::connect("pipe", &ground.workspace(), from, to).await.unwrap();
+    let host = RemoteClient::connect("pipe", &ground.workspace(), from, to).await.unwrap();
     far.abort();
     _ = far.await;
     let error = host.read(&ground.path("a.txt"), Span::first(1)).await.unwrap_err().to_string();
@@ -129,15 +132,15 @@ impl Server {
         fs::write(self.folder.join("authorized"), line).unwrap();
     }
 
-    fn way(&self) -> Ssh {
-        Ssh {
+    fn way(&self) -> SshConfig {
+        SshConfig {
             host: "127.0.0.1".into(),
             port: Some(self.port),
             key: Some(self.folder.join("user")),
             known_hosts: Some(self.folder.join("known")),
             // Another far end can be tried: `HELVE_IT_FAR=…/helve`.
             program: Some(std::env::var("HELVE_IT_FAR").unwrap_or(env!("CARGO_BIN_EXE_helve-far").into())),
-            ..Ssh::default()
+            ..SshConfig::default()
         }
     }
 }
@@ -161,7 +164,7 @@ fn far_session(place: &Place) -> Workspace {
         fs::create_dir(place.0.join(name)).unwrap();
     }
     let roots = ["far", "near"].map(|name| helve_contract::Root::writable(place.0.join(name)));
-    Workspace::new(roots, helve_contract::PathRules::default(), helve_contract::Reading::Relative)
+    Workspace::new(roots, helve_contract::PathRules::default(), helve_contract::PathStyle::Relative)
 }
 
 #[tokio::test]
@@ -180,11 +183,13 @@ async fn settings_open_a_host_over_ssh() {
 
     let host = settings("far").open(&workspace, None).unwrap();
     assert_eq!((host.name(), settings("far").kind()), ("ssh 127.0.0.1", "ssh"));
-    let at = |name: &str, file: &str| workspace.at(&place.0.join(name), file, helve_contract::Access::Write).unwrap();
+    let at = |name: &str, file: &str| {
+        workspace.resolve_in_root(&place.0.join(name), file, helve_contract::Access::Write).unwrap()
+    };
     host.write(&at("far", "a.txt"), b"far", Expect::Anything).await.unwrap();
     host.write(&at("near", "b.txt"), b"near", Expect::Anything).await.unwrap();
     // Commands are over there, in the workspace, without the root that stays here.
-    let command = ports::Command {
+    let command = ports::ProcessSpec {
         streams: ports::Streams::Merged,
         roots: vec![at("far", ""), at("near", "")],
         ..crate::programs::script(&workspace, "cat a.txt; echo >&2; pwd; ls")
@@ -197,33 +202,34 @@ async fn settings_open_a_host_over_ssh() {
         "{}",
         ran.err
     );
-    let near = ports::Command { dir: at("near", ""), ..command };
+    let near = ports::ProcessSpec { cwd: at("near", ""), ..command };
     let Err(error) = host.spawn(&near).await else { panic!("a command started in a folder of this machine") };
     assert!(error.to_string().ends_with("commands run on ssh 127.0.0.1; start it in the workspace"), "{error}");
 }
 
 #[tokio::test]
 async fn a_host_that_does_not_answer_fails_its_check() {
-    let connection = Ssh { host: "127.0.0.1".into(), port: Some(1), ..Ssh::default() };
+    let connection = SshConfig { host: "127.0.0.1".into(), port: Some(1), ..SshConfig::default() };
     let settings = HostSettings::Ssh(SshHost { connection, workspace: "/srv/work".into() });
     let error = settings.probe().await.unwrap_err().to_string();
     assert!(error.contains("ssh said"), "{error}");
-    let docker = helve_hosts::Docker { endpoint: "unix:///no/such.sock".into(), ..helve_hosts::Docker::default() };
+    let docker =
+        helve_hosts::DockerConfig { endpoint: "unix:///no/such.sock".into(), ..helve_hosts::DockerConfig::default() };
     let error = HostSettings::Docker(docker).probe().await.unwrap_err().to_string();
     assert!(error.contains("cannot be reached"), "{error}");
     let facts = HostSettings::Local(settings_here()).probe().await.unwrap();
     assert!(facts[0].starts_with("commands run here at L"), "{facts:?}");
 }
 
-fn settings_here() -> helve_hosts::SandboxSettings {
-    settings(Wanted::NoneAccepted)
+fn settings_here() -> helve_hosts::SandboxConfig {
+    settings(LevelPolicy::BestOrNone)
 }
 
 /// A host whose commands `near_list` run over the server, and a place for it.
-fn routed(server: &Server, near_list: &[&str]) -> (Routed, Place) {
-    let sandbox = Sandbox::new(settings(Wanted::NoneAccepted)).unwrap();
-    let inner = Arc::new(Local::with(Arc::new(sandbox)));
-    (Routed::new(inner, server.way(), Allowed::new(near_list.iter().copied()).unwrap()), Place::new())
+fn routed(server: &Server, near_list: &[&str]) -> (SshRoutedHost, Place) {
+    let sandbox = Sandbox::new(settings(LevelPolicy::BestOrNone)).unwrap();
+    let inner = Arc::new(LocalHost::with_spawner(Arc::new(sandbox)));
+    (SshRoutedHost::new(inner, server.way(), CommandAllowlist::new(near_list.iter().copied()).unwrap()), Place::new())
 }
 
 #[tokio::test]
@@ -247,7 +253,7 @@ async fn a_listed_command_runs_on_the_other_machine() {
     assert_eq!((ran.exit.code, ran.out.as_str()), (1, ""));
     assert_eq!(ran.err, "denied: `id` is not in this machine's list of allowed commands\n");
     // Input and exit codes pass.
-    let with_input = ports::Command { input: ports::Input::Bytes(b"typed".to_vec()), ..place.script("cat") };
+    let with_input = ports::ProcessSpec { stdin: ports::StdinSource::Bytes(b"typed".to_vec()), ..place.script("cat") };
     let ran = finish(host.spawn(&with_input).await.unwrap()).await;
     assert_eq!((ran.out.as_str(), ran.exit.code), ("typed", 0));
     assert_eq!(run("cat /no/such/file").await.exit.code, 1);
@@ -264,7 +270,7 @@ async fn a_routed_command_keeps_the_order_of_its_streams() {
     let program = program.to_str().unwrap();
     server.force(&format!("{program}\n"));
     let (host, place) = routed(&server, &[program]);
-    let merged = ports::Command { streams: ports::Streams::Merged, ..place.script(program) };
+    let merged = ports::ProcessSpec { streams: ports::Streams::Merged, ..place.script(program) };
     assert_eq!(crate::order::written(host.spawn(&merged).await.unwrap()).await, expected);
     // Apart where the caller wants them apart.
     let ran = finish(host.spawn(&place.script(program)).await.unwrap()).await;
@@ -277,7 +283,7 @@ async fn what_cannot_be_sent_with_a_routed_command_is_refused() {
     let Some(server) = Server::start() else { return };
     server.force("printenv\n");
     let (host, place) = routed(&server, &["printenv"]);
-    let with_env = ports::Command { env: vec![("A".into(), "1".into())], ..place.script("printenv A") };
+    let with_env = ports::ProcessSpec { env: vec![("A".into(), "1".into())], ..place.script("printenv A") };
     let Err(error) = host.spawn(&with_env).await else { panic!("the variable was dropped") };
     assert_eq!(
         error.to_string(),
@@ -285,8 +291,8 @@ async fn what_cannot_be_sent_with_a_routed_command_is_refused() {
          again without them"
     );
     fs::create_dir(place.0.join("sub")).unwrap();
-    let dir = place.safe().beside("sub", helve_contract::Access::Read).unwrap();
-    let elsewhere = ports::Command { dir, ..place.script("printenv HOME") };
+    let dir = place.safe().in_same_root("sub", helve_contract::Access::Read).unwrap();
+    let elsewhere = ports::ProcessSpec { cwd: dir, ..place.script("printenv HOME") };
     let Err(error) = host.spawn(&elsewhere).await else { panic!("the folder was dropped") };
     let told = error.to_string();
     assert!(told.contains("the folder sub does not exist there. Run it from the workspace's top folder"), "{told}");
@@ -358,7 +364,7 @@ async fn a_command_that_is_given_up_ends_on_the_other_machine() {
     let (host, place) = routed(&server, &[program.to_str().unwrap()]);
     for by_signal in [true, false] {
         let mut process = host.spawn(&place.script(program.to_str().unwrap())).await.unwrap();
-        assert_eq!(process.next().await, ports::Noticed::Stdout(b"up\n".to_vec()));
+        assert_eq!(process.next().await, ports::ProcessEvent::Stdout(b"up\n".to_vec()));
         if by_signal {
             process.signal(ports::Signal::Terminate).await.unwrap();
             assert_eq!(finish(process).await.exit.code, 143);

@@ -2,8 +2,8 @@
 
 use std::{os::unix::ffi::OsStrExt as _, process::Stdio};
 
-use helve_contract::ports::{Grep, HitKind, Host as _, Matches, Noise, Output};
-use helve_hosts::Local;
+use helve_contract::ports::{GrepOutputMode, GrepQuery, GrepResult, Host as _, IgnoreOptions, MatchLineKind};
+use helve_hosts::LocalHost;
 
 use crate::folder::{Dice, Folder};
 
@@ -70,7 +70,7 @@ async fn says_what_ripgrep_says() {
         return;
     };
     let tree = tree();
-    let host = Local::new();
+    let host = LocalHost::new();
     let questions = std::env::var("HELVE_RG").ok().and_then(|text| text.parse().ok()).unwrap_or(QUESTIONS);
     let mut dice = Dice(7);
     let mut misses = Vec::new();
@@ -101,7 +101,7 @@ fn version() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned())
 }
 
-fn question(dice: &mut Dice) -> (&'static str, Grep) {
+fn question(dice: &mut Dice) -> (&'static str, GrepQuery) {
     let multiline = dice.chance(20);
     let literal = !multiline && dice.chance(15);
     // A pattern that cannot match a line break is searched by lines in either mode.
@@ -112,18 +112,24 @@ fn question(dice: &mut Dice) -> (&'static str, Grep) {
     } else {
         PATTERNS
     };
-    let output = dice.pick(&[Output::Lines, Output::Lines, Output::Lines, Output::Counts, Output::Files]);
-    let each = output == Output::Lines && dice.chance(20);
+    let output = dice.pick(&[
+        GrepOutputMode::Lines,
+        GrepOutputMode::Lines,
+        GrepOutputMode::Lines,
+        GrepOutputMode::Counts,
+        GrepOutputMode::Files,
+    ]);
+    let each = output == GrepOutputMode::Lines && dice.chance(20);
     let context =
-        if output == Output::Lines && !each && dice.chance(50) { (dice.roll(4), dice.roll(4)) } else { (0, 0) };
-    let grep = Grep {
+        if output == GrepOutputMode::Lines && !each && dice.chance(50) { (dice.roll(4), dice.roll(4)) } else { (0, 0) };
+    let grep = GrepQuery {
         pattern: dice.pick(patterns).to_owned(),
         literal,
         ignore_case: dice.chance(30),
         multiline,
         globs: if dice.chance(35) { vec![dice.pick(GLOBS).to_owned()] } else { Vec::new() },
         file_type: dice.chance(20).then(|| dice.pick(TYPES).to_owned()),
-        noise: Noise { ignored: dice.chance(25), hidden: dice.chance(40) },
+        noise: IgnoreOptions { ignored: dice.chance(25), hidden: dice.chance(40) },
         context,
         output,
         only_matching: each,
@@ -134,13 +140,13 @@ fn question(dice: &mut Dice) -> (&'static str, Grep) {
     (dice.pick(PLACES), grep)
 }
 
-fn rg(tree: &Folder, place: &str, grep: &Grep) -> String {
+fn rg(tree: &Folder, place: &str, grep: &GrepQuery) -> String {
     let mut command = std::process::Command::new("rg");
     command.args(["--no-config", "--sort", "path", "--no-heading", "--with-filename", "--color", "never"]);
     match grep.output {
-        Output::Lines => command.arg("-n"),
-        Output::Counts => command.arg("-c"),
-        Output::Files => command.arg("-l"),
+        GrepOutputMode::Lines => command.arg("-n"),
+        GrepOutputMode::Counts => command.arg("-c"),
+        GrepOutputMode::Files => command.arg("-l"),
     };
     let switches = [
         (grep.literal, &["-F"][..]),
@@ -184,22 +190,22 @@ fn plain(line: &[u8]) -> String {
 }
 
 /// Our answer, in ripgrep's form.
-fn shown(matches: &Matches, grep: &Grep) -> String {
+fn shown(matches: &GrepResult, grep: &GrepQuery) -> String {
     let mut text = String::new();
     for (at, file) in matches.files.iter().enumerate() {
         let path = show(file.path.as_os_str().as_bytes());
         match grep.output {
-            Output::Files => text += &format!("{path}\n"),
-            Output::Counts => text += &format!("{path}:{}\n", file.count),
-            Output::Lines => {
+            GrepOutputMode::Files => text += &format!("{path}\n"),
+            GrepOutputMode::Counts => text += &format!("{path}:{}\n", file.count),
+            GrepOutputMode::Lines => {
                 if at > 0 && grep.context != (0, 0) {
                     text += "--\n";
                 }
                 for hit in &file.hits {
                     text += &match hit.kind {
-                        HitKind::Match => format!("{path}:{}:{}\n", hit.line, show(&hit.text)),
-                        HitKind::Context => format!("{path}-{}-{}\n", hit.line, show(&hit.text)),
-                        HitKind::Gap => "--\n".to_owned(),
+                        MatchLineKind::Match => format!("{path}:{}:{}\n", hit.line, show(&hit.text)),
+                        MatchLineKind::Context => format!("{path}-{}-{}\n", hit.line, show(&hit.text)),
+                        MatchLineKind::Gap => "--\n".to_owned(),
                     };
                 }
                 if let Some(offset) = file.binary {

@@ -8,10 +8,13 @@ use std::{
 };
 
 use helve_contract::{
-    Access, PathRules, Reading, Result, Root, SafePath, Workspace,
-    ports::{Command, Exit, Input, Level, Network, Noticed, Process, Signal, Streams, Terminal},
+    Access, PathRules, PathStyle, Result, Root, SafePath, Workspace,
+    ports::{
+        NetworkAccess, Process, ProcessEvent, ProcessExit, ProcessSpec, SandboxLevel, Signal, StdinSource, Streams,
+        TerminalSize,
+    },
 };
-use helve_hosts::{Limits, Sandbox, SandboxSettings, Spawn, Wanted};
+use helve_hosts::{LevelPolicy, ResourceLimits, Sandbox, SandboxConfig, Spawn};
 
 /// A folder of a test's own, removed at its end. Not in `/tmp`, which commands see differently.
 pub(crate) struct Place(pub(crate) PathBuf);
@@ -28,21 +31,21 @@ impl Place {
 
     pub(crate) fn safe(&self) -> SafePath {
         let rules = PathRules::default();
-        Workspace::new([Root::writable(&self.0)], rules, Reading::Relative).top(Access::Read).unwrap()
+        Workspace::new([Root::writable(&self.0)], rules, PathStyle::Relative).primary_root(Access::Read).unwrap()
     }
 
     /// A script in this place.
-    pub(crate) fn script(&self, script: &str) -> Command {
-        Command {
+    pub(crate) fn script(&self, script: &str) -> ProcessSpec {
+        ProcessSpec {
             script: Some(script.to_owned()),
             argv: Vec::new(),
-            dir: self.safe(),
+            cwd: self.safe(),
             roots: vec![self.safe()],
             env: Vec::new(),
-            input: Input::Closed,
-            network: Network::Configured,
+            stdin: StdinSource::Closed,
+            network: NetworkAccess::Configured,
             terminal: None,
-            tell_dir: false,
+            report_cwd: false,
             streams: Streams::Separate,
         }
     }
@@ -64,9 +67,9 @@ impl Drop for Place {
     }
 }
 
-pub(crate) fn settings(wanted: Wanted) -> SandboxSettings {
+pub(crate) fn settings(wanted: LevelPolicy) -> SandboxConfig {
     let quarantine = Some(quarantine());
-    SandboxSettings { wanted, stage: Some(stage()), quarantine, ..SandboxSettings::default() }
+    SandboxConfig { level: wanted, helper: Some(stage()), quarantine, ..SandboxConfig::default() }
 }
 
 /// Where commands' protected files go in tests.
@@ -81,11 +84,11 @@ pub(crate) fn stage() -> PathBuf {
 }
 
 /// Every level with walls that works here. A level that does not is named with the reason.
-pub(crate) fn levels() -> Vec<Level> {
-    [Level::Full, Level::Nested, Level::Rules]
+pub(crate) fn levels() -> Vec<SandboxLevel> {
+    [SandboxLevel::Full, SandboxLevel::Nested, SandboxLevel::Rules]
         .into_iter()
         .filter(|level| {
-            let sandbox = Sandbox::probe(settings(Wanted::Exactly(*level))).unwrap();
+            let sandbox = Sandbox::probe(settings(LevelPolicy::Exactly(*level))).unwrap();
             let works = sandbox.report().level.is_some();
             if !works {
                 let is_ci = ["CI", "HELVE_CI"].iter().any(|name| std::env::var_os(name).is_some());
@@ -98,15 +101,15 @@ pub(crate) fn levels() -> Vec<Level> {
 }
 
 /// Whether this machine has what a level needs, by a try that does not involve Helve.
-fn should_work(level: Level) -> bool {
+fn should_work(level: SandboxLevel) -> bool {
     let bwrap = |more: &[&str]| {
         let mut program = std::process::Command::new("bwrap");
         program.args(["--unshare-all", "--ro-bind", "/", "/"]).args(more).arg("true");
         program.output().is_ok_and(|ran| ran.status.success())
     };
     match level {
-        Level::Full => bwrap(&["--proc", "/proc"]),
-        Level::Nested => bwrap(&[]),
+        SandboxLevel::Full => bwrap(&["--proc", "/proc"]),
+        SandboxLevel::Nested => bwrap(&[]),
         _ => fs::read_to_string("/sys/kernel/security/lsm").is_ok_and(|list| list.contains("landlock")),
     }
 }
@@ -116,35 +119,35 @@ fn should_work(level: Level) -> bool {
 pub(crate) struct Ran {
     pub(crate) out: String,
     pub(crate) err: String,
-    pub(crate) exit: Exit,
+    pub(crate) exit: ProcessExit,
 }
 
 pub(crate) async fn finish(mut process: Box<dyn Process>) -> Ran {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let exit = loop {
         match process.next().await {
-            Noticed::Stdout(piece) => out.extend(piece),
-            Noticed::Stderr(piece) => err.extend(piece),
-            Noticed::Exit(exit) => break exit,
+            ProcessEvent::Stdout(piece) => out.extend(piece),
+            ProcessEvent::Stderr(piece) => err.extend(piece),
+            ProcessEvent::Exit(exit) => break exit,
         }
     };
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ran { out: text(out), err: text(err), exit }
 }
 
-pub(crate) async fn run(sandbox: &Sandbox, command: &Command) -> Result<Ran> {
+pub(crate) async fn run(sandbox: &Sandbox, command: &ProcessSpec) -> Result<Ran> {
     Ok(finish(sandbox.spawn(command).await?).await)
 }
 
 /// A sandbox at a level.
-pub(crate) fn at(level: Level) -> Sandbox {
-    Sandbox::new(settings(Wanted::Exactly(level))).unwrap()
+pub(crate) fn at(level: SandboxLevel) -> Sandbox {
+    Sandbox::new(settings(LevelPolicy::Exactly(level))).unwrap()
 }
 
 /// All levels with walls that work here, and the two without.
-pub(crate) fn all_levels() -> Vec<Level> {
+pub(crate) fn all_levels() -> Vec<SandboxLevel> {
     let mut all = levels();
-    all.extend([Level::External, Level::None]);
+    all.extend([SandboxLevel::External, SandboxLevel::None]);
     all
 }
 
@@ -156,7 +159,7 @@ async fn says_hello_at_every_level() {
         assert_eq!((ran.out.as_str(), ran.err.as_str()), (format!("hi\n{}\n", place.0.display()).as_str(), "oh\n"));
         assert_eq!(
             ran.exit,
-            Exit { code: 3, signal: None, left_behind: false, denials: Vec::new(), dir: None },
+            ProcessExit { code: 3, signal: None, left_behind: false, denials: Vec::new(), dir: None },
             "{level:?}"
         );
     }
@@ -180,7 +183,7 @@ async fn a_shell_says_where_it_ended_and_nothing_shows_it() {
             ("cd sub; exec true", &None, ""),
             ("cd sub; dd if=/dev/zero bs=1M count=1 >&121 2>/dev/null; echo", &None, "\n"),
         ] {
-            let ran = run(&sandbox, &Command { tell_dir: true, ..place.script(script) }).await.unwrap();
+            let ran = run(&sandbox, &ProcessSpec { report_cwd: true, ..place.script(script) }).await.unwrap();
             assert_eq!((&ran.exit.dir, ran.out.as_str()), (dir, out), "{level:?} {script} {ran:?}");
             let traced = if script.contains("-x") { "+ cd sub\n+ false\n" } else { "" };
             assert_eq!(ran.err, traced, "{level:?} {script}");
@@ -192,9 +195,9 @@ async fn a_shell_says_where_it_ended_and_nothing_shows_it() {
 
 #[tokio::test]
 async fn a_level_that_is_there_is_reported() {
-    let sandbox = Sandbox::probe(settings(Wanted::Best)).unwrap();
+    let sandbox = Sandbox::probe(settings(LevelPolicy::Best)).unwrap();
     println!("{}", sandbox.report());
-    assert_eq!(sandbox.level(), sandbox.report().level.unwrap_or(Level::None));
+    assert_eq!(sandbox.level(), sandbox.report().level.unwrap_or(SandboxLevel::None));
 }
 
 /// How many processes of this machine have a word in their command line.
@@ -289,7 +292,7 @@ async fn programs_that_ask_are_not_answered() {
 #[tokio::test]
 #[ignore = "a part of `an_engine_without_open_files_left_says_so_and_recovers`"]
 async fn with_few_open_files() {
-    let (place, sandbox) = (Place::new(), at(Level::None));
+    let (place, sandbox) = (Place::new(), at(SandboxLevel::None));
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let few = rustix::process::Rlimit { current: Some(64), ..limit };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
@@ -361,7 +364,7 @@ async fn at_hand_after(used: i32) -> i32 {
 #[ignore = "a part of `a_stage_is_at_hand_for_who_runs_many`"]
 async fn with_a_stage_at_hand() {
     let (place, other) = (Place::new(), Place::new());
-    for level in all_levels().into_iter().filter(|level| *level < Level::Nested) {
+    for level in all_levels().into_iter().filter(|level| *level < SandboxLevel::Nested) {
         let sandbox = at(level);
         let parent = async |place: &Place| {
             let ran = run(&sandbox, &place.script("echo $PPID; pwd; ls /proc/self/fd | wc -l; cat")).await.unwrap();
@@ -400,14 +403,15 @@ async fn input_reaches_the_program() {
     let place = Place::new();
     for level in all_levels() {
         let sandbox = at(level);
-        let command = Command { input: Input::Bytes(b"one\ntwo\n".to_vec()), ..place.script("cat | wc -l; cat") };
+        let command =
+            ProcessSpec { stdin: StdinSource::Bytes(b"one\ntwo\n".to_vec()), ..place.script("cat | wc -l; cat") };
         assert_eq!(run(&sandbox, &command).await.unwrap().out, "2\n", "{level:?}");
-        let command = Command { input: Input::Open, ..place.script("read a; echo got $a; cat; echo end") };
+        let command = ProcessSpec { stdin: StdinSource::Open, ..place.script("read a; echo got $a; cat; echo end") };
         let mut process = sandbox.spawn(&command).await.unwrap();
         process.write(b"x\n").await.unwrap();
-        assert_eq!(process.next().await, Noticed::Stdout(b"got x\n".to_vec()));
+        assert_eq!(process.next().await, ProcessEvent::Stdout(b"got x\n".to_vec()));
         process.write(b"y").await.unwrap();
-        process.close().await.unwrap();
+        process.close_stdin().await.unwrap();
         assert_eq!(finish(process).await.out, "yend\n", "{level:?}");
     }
 }
@@ -415,10 +419,10 @@ async fn input_reaches_the_program() {
 #[tokio::test]
 async fn a_megabyte_of_input_meets_a_megabyte_of_output() {
     let place = Place::new();
-    let command = Command { input: Input::Open, ..place.script("cat") };
-    let mut process = at(levels().first().copied().unwrap_or(Level::None)).spawn(&command).await.unwrap();
+    let command = ProcessSpec { stdin: StdinSource::Open, ..place.script("cat") };
+    let mut process = at(levels().first().copied().unwrap_or(SandboxLevel::None)).spawn(&command).await.unwrap();
     process.write(&vec![b'x'; 1 << 20]).await.unwrap();
-    process.close().await.unwrap();
+    process.close_stdin().await.unwrap();
     assert_eq!(finish(process).await.out.len(), 1 << 20);
 }
 
@@ -432,7 +436,7 @@ async fn what_resists_is_killed() {
              sleep {nap} & kill -STOP $!; echo up; while :; do sleep {nap}; done"
         );
         let mut process = at(level).spawn(&place.script(&script)).await.unwrap();
-        assert_eq!(process.next().await, Noticed::Stdout(b"up\n".to_vec()));
+        assert_eq!(process.next().await, ProcessEvent::Stdout(b"up\n".to_vec()));
         process.signal(Signal::Terminate).await.unwrap();
         process.signal(Signal::Kill).await.unwrap();
         let ran = finish(process).await;
@@ -479,7 +483,7 @@ async fn dropping_a_process_ends_it() {
         let nap = unique_sleep();
         let script = format!("setsid sleep {nap} & (setsid sleep {nap} &); echo up; sleep {nap}");
         let mut process = at(level).spawn(&place.script(&script)).await.unwrap();
-        assert_eq!(process.next().await, Noticed::Stdout(b"up\n".to_vec()));
+        assert_eq!(process.next().await, ProcessEvent::Stdout(b"up\n".to_vec()));
         drop(process);
         assert_eq!(survivors(&nap).await, 0, "{level:?}");
     }
@@ -494,7 +498,7 @@ async fn every_signal_reaches_the_tree() {
         let mut process = at(level).spawn(&place.script(script)).await.unwrap();
         let mut heard = String::new();
         for signal in [Signal::User1, Signal::Interrupt, Signal::Terminate] {
-            let Noticed::Stdout(piece) = process.next().await else { panic!("{level:?}: ended early") };
+            let ProcessEvent::Stdout(piece) = process.next().await else { panic!("{level:?}: ended early") };
             heard.push_str(&String::from_utf8_lossy(&piece));
             process.signal(signal).await.unwrap();
         }
@@ -507,15 +511,18 @@ async fn every_signal_reaches_the_tree() {
 async fn programs_that_want_a_terminal_get_one() {
     let place = Place::new();
     for level in all_levels() {
-        let terminal = Some(Terminal { rows: 24, columns: 100 });
+        let terminal = Some(TerminalSize { rows: 24, columns: 100 });
         let script = "test -t 0 && test -t 1 && stty size; read -r line; echo got $line";
-        let command = Command { terminal, input: Input::Open, ..place.script(script) };
+        let command = ProcessSpec { terminal, stdin: StdinSource::Open, ..place.script(script) };
         let mut process = at(level).spawn(&command).await.unwrap();
         process.write(b"word\n").await.unwrap();
         let ran = finish(process).await;
         assert!(ran.out.contains("24 100\r\n") && ran.out.ends_with("got word\r\n"), "{level:?}: {:?}", ran.out);
-        let command =
-            Command { terminal, input: Input::Bytes(b"line\n".to_vec()), ..place.script("stty -echo; cat; echo end") };
+        let command = ProcessSpec {
+            terminal,
+            stdin: StdinSource::Bytes(b"line\n".to_vec()),
+            ..place.script("stty -echo; cat; echo end")
+        };
         assert!(run(&at(level), &command).await.unwrap().out.ends_with("end\r\n"), "{level:?}");
     }
 }
@@ -524,7 +531,7 @@ async fn programs_that_want_a_terminal_get_one() {
 async fn a_program_that_is_not_there_is_an_error() {
     let place = Place::new();
     for level in all_levels() {
-        let command = Command { script: None, argv: vec!["no-such-program".into()], ..place.script("") };
+        let command = ProcessSpec { script: None, argv: vec!["no-such-program".into()], ..place.script("") };
         let error = at(level).spawn(&command).await.err().unwrap().to_string();
         assert_eq!(error, "cannot start no-such-program: No such file or directory (os error 2)", "{level:?}");
     }
@@ -534,9 +541,9 @@ async fn a_program_that_is_not_there_is_an_error() {
 async fn a_fork_bomb_stays_in_its_pot() {
     let place = Place::new();
     for level in levels() {
-        let limits = Limits { processes: 64, ..Limits::default() };
-        let sandbox = Sandbox::new(SandboxSettings { limits, ..settings(Wanted::Exactly(level)) }).unwrap();
-        if !sandbox.report().groups && (level == Level::Rules || rustix::process::geteuid().is_root()) {
+        let limits = ResourceLimits { processes: 64, ..ResourceLimits::default() };
+        let sandbox = Sandbox::new(SandboxConfig { limits, ..settings(LevelPolicy::Exactly(level)) }).unwrap();
+        if !sandbox.report().has_cgroups && (level == SandboxLevel::Rules || rustix::process::geteuid().is_root()) {
             eprintln!("{}: the number of processes cannot be limited for this user here", level.name());
             continue;
         }
@@ -545,7 +552,7 @@ async fn a_fork_bomb_stays_in_its_pot() {
             format!("for i in $(seq 200); do sleep {nap} & done 2>/dev/null; :(){{ :|:& }};: 2>/dev/null; echo on");
         let mut process = sandbox.spawn(&place.script(&script)).await.unwrap();
         tokio::select! {
-            () = async { while !matches!(process.next().await, Noticed::Exit(_)) {} } => {}
+            () = async { while !matches!(process.next().await, ProcessEvent::Exit(_)) {} } => {}
             () = tokio::time::sleep(Duration::from_secs(3)) => {}
         }
         drop(process);
@@ -559,9 +566,9 @@ async fn a_fork_bomb_stays_in_its_pot() {
 async fn too_much_memory_is_said_to_be_that() {
     let place = Place::new();
     for level in levels() {
-        let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
-        let sandbox = Sandbox::new(SandboxSettings { limits, ..settings(Wanted::Exactly(level)) }).unwrap();
-        if !sandbox.report().groups {
+        let limits = ResourceLimits { memory: Some(64 << 20), ..ResourceLimits::default() };
+        let sandbox = Sandbox::new(SandboxConfig { limits, ..settings(LevelPolicy::Exactly(level)) }).unwrap();
+        if !sandbox.report().has_cgroups {
             eprintln!("{}: memory cannot be limited for this user here", level.name());
             continue;
         }
@@ -578,8 +585,8 @@ async fn too_much_memory_is_said_to_be_that() {
 async fn commands_cannot_take_all_memory() {
     let place = Place::new();
     for level in levels() {
-        let limits = Limits { memory_of_all: Some(64 << 20), ..Limits::default() };
-        let sandbox = Sandbox::new(SandboxSettings { limits, ..settings(Wanted::Exactly(level)) }).unwrap();
+        let limits = ResourceLimits { memory_of_all: Some(64 << 20), ..ResourceLimits::default() };
+        let sandbox = Sandbox::new(SandboxConfig { limits, ..settings(LevelPolicy::Exactly(level)) }).unwrap();
         let ran = run(&sandbox, &place.script("head -c 200000000 /dev/zero | tail -c 190000000 | wc -c; exit 1")).await;
         let ran = ran.unwrap();
         let together = "the command used more memory than the 64 MiB all commands may have together, and something in it \
@@ -598,8 +605,8 @@ async fn commands_cannot_take_all_memory() {
 async fn running_out_of_files_or_disk_is_its_own_problem() {
     let place = Place::new();
     for level in levels() {
-        let limits = Limits { open_files: 64, file_size: 1 << 20, ..Limits::default() };
-        let sandbox = Sandbox::new(SandboxSettings { limits, ..settings(Wanted::Exactly(level)) }).unwrap();
+        let limits = ResourceLimits { open_files: 64, file_size: 1 << 20, ..ResourceLimits::default() };
+        let sandbox = Sandbox::new(SandboxConfig { limits, ..settings(LevelPolicy::Exactly(level)) }).unwrap();
         let script = "python3 -c 'l=[open(\"/dev/null\") for _ in range(100)]' 2>&1 | tail -1; yes > big; ls -l big | cut -d' ' -f5";
         let ran = run(&sandbox, &place.script(script)).await.unwrap();
         assert_eq!(ran.out, "OSError: [Errno 24] Too many open files: '/dev/null'\n1048576\n", "{level:?}");
@@ -620,7 +627,7 @@ fn a_stage_of_another_version_runs_nothing() {
 async fn shared_file_rules_follow_the_roots() {
     for level in levels() {
         let (first, second) = (Place::new(), Place::new());
-        let sandbox = Sandbox::new(settings(Wanted::Exactly(level))).unwrap();
+        let sandbox = Sandbox::new(settings(LevelPolicy::Exactly(level))).unwrap();
         for (mine, other) in [(&first, &second), (&second, &first), (&first, &second)] {
             let script = format!("echo own > own; echo theirs > {}/theirs; ls", other.0.display());
             let ran = run(&sandbox, &mine.script(&script)).await.unwrap();

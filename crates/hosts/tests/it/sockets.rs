@@ -9,8 +9,8 @@ use std::{
     },
 };
 
-use helve_contract::ports::Level;
-use helve_hosts::{Net, Sandbox, SandboxSettings, UnixSockets, Wanted};
+use helve_contract::ports::SandboxLevel;
+use helve_hosts::{LevelPolicy, NetworkPolicy, Sandbox, SandboxConfig, UnixSockets};
 
 use crate::{
     payloads::run_as_nobody,
@@ -126,12 +126,12 @@ impl Outside {
 
 async fn matrix_here() {
     for level in levels() {
-        for network in [Net::Off, Net::Listed] {
+        for network in [NetworkPolicy::Off, NetworkPolicy::Allowlist] {
             let outside = Outside::new();
-            let sandbox = Sandbox::new(SandboxSettings { network, ..settings(Wanted::Exactly(level)) }).unwrap();
+            let sandbox = Sandbox::new(SandboxConfig { network, ..settings(LevelPolicy::Exactly(level)) }).unwrap();
             let ran = run(&sandbox, &outside.place.script(ATTACK)).await.unwrap();
             assert!(!ran.out.contains("reached"), "{level:?}: {} {}", ran.out, ran.err);
-            if level >= Level::Nested {
+            if level >= SandboxLevel::Nested {
                 assert_eq!(ran.out, "end\n", "{level:?}: {}", ran.err);
             }
             assert!(outside.stream.accept().is_err(), "{level:?}: a connection came out");
@@ -158,9 +158,10 @@ fn sockets_as_nobody() {
 }
 
 async fn inside_here() {
-    for level in levels().into_iter().filter(|level| *level >= Level::Nested) {
+    for level in levels().into_iter().filter(|level| *level >= SandboxLevel::Nested) {
         let place = Place::new();
-        let ran = run(&Sandbox::new(settings(Wanted::Exactly(level))).unwrap(), &place.script(INSIDE)).await.unwrap();
+        let ran =
+            run(&Sandbox::new(settings(LevelPolicy::Exactly(level))).unwrap(), &place.script(INSIDE)).await.unwrap();
         assert_eq!(ran.out, TALKED, "{level:?}: {}", ran.err);
     }
 }
@@ -172,9 +173,9 @@ async fn a_command_reaches_the_sockets_that_it_made() {
 
 #[tokio::test]
 async fn an_operator_may_allow_sockets_of_others() {
-    for level in levels().into_iter().filter(|level| *level >= Level::Nested) {
+    for level in levels().into_iter().filter(|level| *level >= SandboxLevel::Nested) {
         let outside = Outside::new();
-        let given = SandboxSettings { unix_sockets: UnixSockets::Any, ..settings(Wanted::Exactly(level)) };
+        let given = SandboxConfig { unix_sockets: UnixSockets::Any, ..settings(LevelPolicy::Exactly(level)) };
         let script = "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('s'); s.sendall(b'hi')\"";
         let ran = run(&Sandbox::new(given).unwrap(), &outside.place.script(script)).await.unwrap();
         assert_eq!(ran.exit.code, 0, "{level:?}: {}", ran.err);

@@ -5,8 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use helve_contract::{
-    Access, Error, FileFault, SafePath, Workspace,
-    ports::{Change, Expect, Find, Glance, Grep, HitKind, Host, Kind, Noise, Order, Output, Span},
+    Access, Error, FileErrorKind, SafePath, Workspace,
+    ports::{
+        Expect, FileChange, FileKind, FindQuery, GrepOutputMode, GrepQuery, Host, IgnoreOptions, ListOptions,
+        MatchLineKind, SortOrder, Span,
+    },
 };
 
 use crate::folder::fault;
@@ -77,9 +80,9 @@ pub(crate) async fn reads_a_part_and_knows_the_whole(host: &dyn Host, workspace:
 pub(crate) async fn says_what_is_missing_and_what_is_near(host: &dyn Host, workspace: &Workspace) {
     put(host, workspace, "src/config.rs", "").await;
     let missing = fault(host.read(&to_read(workspace, "src/confg.rs"), Span::first(1)).await);
-    assert_eq!(missing, FileFault::Missing { near: vec!["src/config.rs".into()] });
+    assert_eq!(missing, FileErrorKind::Missing { near: vec!["src/config.rs".into()] });
     let missing = fault(host.stat(&to_read(workspace, "nothing/at/all")).await);
-    assert_eq!(missing, FileFault::Missing { near: vec![] });
+    assert_eq!(missing, FileErrorKind::Missing { near: vec![] });
 }
 
 pub(crate) async fn creates_the_folders_above(host: &dyn Host, workspace: &Workspace) {
@@ -87,31 +90,31 @@ pub(crate) async fn creates_the_folders_above(host: &dyn Host, workspace: &Works
     assert_eq!(text(host, workspace, "a/b/c/d.txt").await, "deep");
     // A write that cannot be done leaves no folders behind.
     let refused = host.write(&to_write(workspace, "x/y/z.txt"), b"", content("was there")).await;
-    assert_eq!(fault(refused), FileFault::Changed);
-    assert_eq!(fault(host.stat(&to_read(workspace, "x")).await), FileFault::Missing { near: vec![] });
+    assert_eq!(fault(refused), FileErrorKind::Changed);
+    assert_eq!(fault(host.stat(&to_read(workspace, "x")).await), FileErrorKind::Missing { near: vec![] });
 }
 
 pub(crate) async fn tells_files_from_folders(host: &dyn Host, workspace: &Workspace) {
     put(host, workspace, "folder/file", "text").await;
     let (folder, file) = (to_write(workspace, "folder"), to_write(workspace, "folder/file"));
-    assert_eq!(host.stat(&folder).await.unwrap().kind, Kind::Folder);
+    assert_eq!(host.stat(&folder).await.unwrap().kind, FileKind::Folder);
     let stat = host.stat(&file).await.unwrap();
-    assert_eq!((stat.kind, stat.size), (Kind::File, 4));
-    assert_eq!(fault(host.read(&folder, Span::first(1)).await), FileFault::IsFolder);
-    assert_eq!(fault(host.write(&folder, b"", Expect::Anything).await), FileFault::IsFolder);
-    assert_eq!(fault(host.list(&file).await), FileFault::NotFolder);
+    assert_eq!((stat.kind, stat.size), (FileKind::File, 4));
+    assert_eq!(fault(host.read(&folder, Span::first(1)).await), FileErrorKind::IsFolder);
+    assert_eq!(fault(host.write(&folder, b"", Expect::Anything).await), FileErrorKind::IsFolder);
+    assert_eq!(fault(host.list(&file).await), FileErrorKind::NotFolder);
     assert_eq!(
         fault(host.write(&to_write(workspace, "folder/file/x"), b"", Expect::Anything).await),
-        FileFault::NotFolder
+        FileErrorKind::NotFolder
     );
 }
 
 pub(crate) async fn replaces_only_what_was_expected(host: &dyn Host, workspace: &Workspace) {
     let path = to_write(workspace, "a.txt");
-    assert_eq!(fault(host.write(&path, b"x", content("old")).await), FileFault::Changed);
+    assert_eq!(fault(host.write(&path, b"x", content("old")).await), FileErrorKind::Changed);
     host.write(&path, b"old", Expect::Absent).await.unwrap();
-    assert_eq!(fault(host.write(&path, b"x", Expect::Absent).await), FileFault::Exists);
-    assert_eq!(fault(host.write(&path, b"x", content("older")).await), FileFault::Changed);
+    assert_eq!(fault(host.write(&path, b"x", Expect::Absent).await), FileErrorKind::Exists);
+    assert_eq!(fault(host.write(&path, b"x", content("older")).await), FileErrorKind::Changed);
     host.write(&path, b"new", content("old")).await.unwrap();
     assert_eq!(text(host, workspace, "a.txt").await, "new");
 }
@@ -120,20 +123,20 @@ pub(crate) async fn changes_all_or_nothing(host: &dyn Host, workspace: &Workspac
     put(host, workspace, "a", "a1").await;
     put(host, workspace, "b", "b1").await;
     put(host, workspace, "c", "c1").await;
-    let write = |path: &str, bytes: &str, expect| Change::Write {
+    let write = |path: &str, bytes: &str, expect| FileChange::Write {
         path: to_write(workspace, path),
         bytes: bytes.into(),
         expect,
         like: None,
     };
-    let remove = |path: &str, expect| Change::Remove { path: to_write(workspace, path), expect };
+    let remove = |path: &str, expect| FileChange::Remove { path: to_write(workspace, path), expect };
     let wrong = vec![
         write("a", "a2", content("a1")),
         write("new/d", "d2", Expect::Absent),
         remove("c", content("c1")),
         write("b", "b2", content("not this")),
     ];
-    assert_eq!(fault(host.change(wrong).await), FileFault::Changed);
+    assert_eq!(fault(host.apply_changes(wrong).await), FileErrorKind::Changed);
     assert_eq!([text(host, workspace, "a").await, text(host, workspace, "b").await], ["a1", "b1"]);
     let names: Vec<_> = host.list(&to_read(workspace, ".")).await.unwrap().into_iter().map(|item| item.name).collect();
     assert_eq!(names, ["a", "b", "c"]);
@@ -144,46 +147,46 @@ pub(crate) async fn changes_all_or_nothing(host: &dyn Host, workspace: &Workspac
         remove("c", content("c1")),
         write("b", "b2", content("b1")),
     ];
-    host.change(right).await.unwrap();
+    host.apply_changes(right).await.unwrap();
     assert_eq!([text(host, workspace, "a").await, text(host, workspace, "b").await], ["a2", "b2"]);
     let names: Vec<_> = host.list(&to_read(workspace, ".")).await.unwrap().into_iter().map(|item| item.name).collect();
     assert_eq!(names, ["a", "b", "new"]);
 
     let twice = vec![write("a", "1", Expect::Anything), write("./a", "2", Expect::Anything)];
-    let error = host.change(twice).await.unwrap_err().to_string();
+    let error = host.apply_changes(twice).await.unwrap_err().to_string();
     assert_eq!(error, "a is changed twice; join the two changes into one");
 }
 
 pub(crate) async fn moves_in_one_step(host: &dyn Host, workspace: &Workspace) {
     put(host, workspace, "old.txt", "text").await;
-    host.change(vec![
-        Change::Write {
+    host.apply_changes(vec![
+        FileChange::Write {
             path: to_write(workspace, "there/new.txt"),
             bytes: b"text, changed".to_vec(),
             expect: Expect::Absent,
             like: Some(to_read(workspace, "old.txt")),
         },
-        Change::Remove { path: to_write(workspace, "old.txt"), expect: content("text") },
+        FileChange::Remove { path: to_write(workspace, "old.txt"), expect: content("text") },
     ])
     .await
     .unwrap();
     assert_eq!(text(host, workspace, "there/new.txt").await, "text, changed");
-    assert!(matches!(fault(host.stat(&to_read(workspace, "old.txt")).await), FileFault::Missing { .. }));
+    assert!(matches!(fault(host.stat(&to_read(workspace, "old.txt")).await), FileErrorKind::Missing { .. }));
 }
 
 pub(crate) async fn removes_files_and_folders(host: &dyn Host, workspace: &Workspace) {
     put(host, workspace, "a/b/c", "").await;
     put(host, workspace, "a/d", "").await;
-    assert_eq!(host.remove(&to_write(workspace, "a/d")).await.unwrap(), Kind::File);
-    assert_eq!(host.remove(&to_write(workspace, "a")).await.unwrap(), Kind::Folder);
+    assert_eq!(host.remove(&to_write(workspace, "a/d")).await.unwrap(), FileKind::File);
+    assert_eq!(host.remove(&to_write(workspace, "a")).await.unwrap(), FileKind::Folder);
     assert!(host.list(&to_read(workspace, ".")).await.unwrap().is_empty());
-    assert_eq!(fault(host.remove(&to_write(workspace, "a")).await), FileFault::Missing { near: vec![] });
+    assert_eq!(fault(host.remove(&to_write(workspace, "a")).await), FileErrorKind::Missing { near: vec![] });
 }
 
 pub(crate) async fn keeps_the_root(host: &dyn Host, workspace: &Workspace) {
     put(host, workspace, "a", "").await;
     assert!(matches!(host.remove(&to_write(workspace, ".")).await, Err(Error::Denied(_))));
-    assert_eq!(fault(host.write(&to_write(workspace, "."), b"", Expect::Anything).await), FileFault::IsFolder);
+    assert_eq!(fault(host.write(&to_write(workspace, "."), b"", Expect::Anything).await), FileErrorKind::IsFolder);
     assert_eq!(host.list(&to_read(workspace, ".")).await.unwrap().len(), 1);
 }
 
@@ -193,8 +196,13 @@ pub(crate) async fn lists_by_name(host: &dyn Host, workspace: &Workspace) {
     }
     let items = host.list(&to_read(workspace, ".")).await.unwrap();
     let seen: Vec<_> = items.iter().map(|item| (item.name.as_str(), item.kind)).collect();
-    let wanted =
-        [(".hidden", Kind::File), ("C.txt", Kind::File), ("a", Kind::Folder), ("b", Kind::File), ("b.txt", Kind::File)];
+    let wanted = [
+        (".hidden", FileKind::File),
+        ("C.txt", FileKind::File),
+        ("a", FileKind::Folder),
+        ("b", FileKind::File),
+        ("b.txt", FileKind::File),
+    ];
     assert_eq!(seen, wanted);
     assert_eq!((items[4].size, items[4].modified.is_some()), (2, true));
 }
@@ -204,29 +212,32 @@ pub(crate) async fn glances_at_the_first_of_many(host: &dyn Host, workspace: &Wo
         put(host, workspace, path, "12345").await;
     }
     for closely in [false, true] {
-        let glance = Glance { hidden: false, most: 3, closely };
-        let seen = host.glance(&to_read(workspace, "."), glance).await.unwrap();
-        let kinds: Vec<_> = seen.items.iter().map(|item| (item.name.as_str(), item.kind)).collect();
-        assert_eq!(kinds, [("a", Kind::File), ("b", Kind::Folder), ("c", Kind::File)]);
-        assert_eq!((seen.rest, seen.hidden), (3, 2));
-        assert!(!closely || (seen.items[0].size == 5 && seen.items[0].modified.is_some()));
-        let all = host.glance(&to_read(workspace, "."), Glance { hidden: true, most: 8, closely }).await.unwrap();
-        assert_eq!((all.items.len(), all.items[0].name.as_str(), all.rest, all.hidden), (8, ".a", 0, 0));
+        let glance = ListOptions { include_hidden: false, limit: 3, with_metadata: closely };
+        let seen = host.list_with(&to_read(workspace, "."), glance).await.unwrap();
+        let kinds: Vec<_> = seen.entries.iter().map(|item| (item.name.as_str(), item.kind)).collect();
+        assert_eq!(kinds, [("a", FileKind::File), ("b", FileKind::Folder), ("c", FileKind::File)]);
+        assert_eq!((seen.omitted, seen.hidden), (3, 2));
+        assert!(!closely || (seen.entries[0].size == 5 && seen.entries[0].modified.is_some()));
+        let all = host
+            .list_with(&to_read(workspace, "."), ListOptions { include_hidden: true, limit: 8, with_metadata: closely })
+            .await
+            .unwrap();
+        assert_eq!((all.entries.len(), all.entries[0].name.as_str(), all.omitted, all.hidden), (8, ".a", 0, 0));
     }
 }
 
-fn find(pattern: Option<&str>) -> Find {
-    Find {
+fn find(pattern: Option<&str>) -> FindQuery {
+    FindQuery {
         pattern: pattern.map(Into::into),
         whole_path: false,
-        kind: Some(Kind::File),
-        noise: Noise { ignored: false, hidden: false },
-        order: Order::Path,
+        kind: Some(FileKind::File),
+        noise: IgnoreOptions { ignored: false, hidden: false },
+        order: SortOrder::Path,
         limit: 100,
     }
 }
 
-async fn found(host: &dyn Host, workspace: &Workspace, find: Find) -> Vec<String> {
+async fn found(host: &dyn Host, workspace: &Workspace, find: FindQuery) -> Vec<String> {
     let found = host.find(&to_read(workspace, "."), &find).await.unwrap();
     found.files.iter().map(|file| file.path.display().to_string()).collect()
 }
@@ -237,9 +248,9 @@ pub(crate) async fn finds_by_name(host: &dyn Host, workspace: &Workspace) {
     }
     assert_eq!(found(host, workspace, find(Some("*.rs"))).await, ["main.rs", "src/deep/main.rs", "src/lib.rs"]);
     assert_eq!(found(host, workspace, find(Some("main"))).await, ["main.rs", "src/deep/main.rs"]);
-    let folders = Find { kind: Some(Kind::Folder), ..find(None) };
+    let folders = FindQuery { kind: Some(FileKind::Folder), ..find(None) };
     assert_eq!(found(host, workspace, folders).await, ["src", "src/deep"]);
-    let all = host.find(&to_read(workspace, "."), &Find { limit: 2, ..find(None) }).await.unwrap();
+    let all = host.find(&to_read(workspace, "."), &FindQuery { limit: 2, ..find(None) }).await.unwrap();
     assert_eq!((all.files.len(), all.total, all.partial), (2, 4, false));
     let hidden = host.find(&to_read(workspace, "."), &find(Some(".secret*"))).await.unwrap();
     assert_eq!((hidden.total, hidden.passed_over), (0, 1));
@@ -249,7 +260,7 @@ pub(crate) async fn finds_by_path(host: &dyn Host, workspace: &Workspace) {
     for path in ["main.rs", "src/lib.rs", "src/deep/main.rs", "tests/a.rs"] {
         put(host, workspace, path, "text").await;
     }
-    let by_path = |pattern| Find { whole_path: true, ..find(Some(pattern)) };
+    let by_path = |pattern| FindQuery { whole_path: true, ..find(Some(pattern)) };
     assert_eq!(found(host, workspace, by_path("*.rs")).await, ["main.rs"]);
     assert_eq!(found(host, workspace, by_path("src/**/*.rs")).await, ["src/deep/main.rs", "src/lib.rs"]);
     assert_eq!(found(host, workspace, by_path("**/*.rs")).await.len(), 4);
@@ -258,17 +269,17 @@ pub(crate) async fn finds_by_path(host: &dyn Host, workspace: &Workspace) {
     assert_eq!((below.files[0].path.as_path(), below.files[0].size), (Path::new("src/lib.rs"), 4));
 }
 
-fn grep(pattern: &str) -> Grep {
-    Grep {
+fn grep(pattern: &str) -> GrepQuery {
+    GrepQuery {
         pattern: pattern.into(),
         literal: false,
         ignore_case: false,
         multiline: false,
         globs: vec![],
         file_type: None,
-        noise: Noise { ignored: false, hidden: false },
+        noise: IgnoreOptions { ignored: false, hidden: false },
         context: (0, 0),
-        output: Output::Lines,
+        output: GrepOutputMode::Lines,
         only_matching: false,
         limit: None,
         offset: 0,
@@ -278,7 +289,7 @@ fn grep(pattern: &str) -> Grep {
 
 pub(crate) async fn greps_lines_with_their_surroundings(host: &dyn Host, workspace: &Workspace) {
     put(host, workspace, "a.txt", "1\n2 hit\n3\n4\n5\n6 hit\n").await;
-    let matches = host.grep(&to_read(workspace, "."), &Grep { context: (1, 1), ..grep("hit") }).await.unwrap();
+    let matches = host.grep(&to_read(workspace, "."), &GrepQuery { context: (1, 1), ..grep("hit") }).await.unwrap();
     let lines: Vec<_> = matches.files[0]
         .hits
         .iter()
@@ -286,12 +297,12 @@ pub(crate) async fn greps_lines_with_their_surroundings(host: &dyn Host, workspa
         .collect();
     let line = |kind, number, text: &str| (kind, number, text.to_owned());
     let wanted = [
-        line(HitKind::Context, 1, "1"),
-        line(HitKind::Match, 2, "2 hit"),
-        line(HitKind::Context, 3, "3"),
-        line(HitKind::Gap, 0, ""),
-        line(HitKind::Context, 5, "5"),
-        line(HitKind::Match, 6, "6 hit"),
+        line(MatchLineKind::Context, 1, "1"),
+        line(MatchLineKind::Match, 2, "2 hit"),
+        line(MatchLineKind::Context, 3, "3"),
+        line(MatchLineKind::Gap, 0, ""),
+        line(MatchLineKind::Context, 5, "5"),
+        line(MatchLineKind::Match, 6, "6 hit"),
     ];
     assert_eq!(lines, wanted);
     assert_eq!((matches.total, matches.total_files), (2, 1));
@@ -300,17 +311,20 @@ pub(crate) async fn greps_lines_with_their_surroundings(host: &dyn Host, workspa
 pub(crate) async fn greps_counts_and_files(host: &dyn Host, workspace: &Workspace) {
     put(host, workspace, "a.rs", "hit\nmiss\nHIT hit\n").await;
     put(host, workspace, "b/c.md", "hit\n").await;
-    let seen = |matches: helve_contract::ports::Matches| -> Vec<(PathBuf, u64)> {
+    let seen = |matches: helve_contract::ports::GrepResult| -> Vec<(PathBuf, u64)> {
         matches.files.into_iter().map(|file| (file.path, file.count)).collect()
     };
-    let counts = host.grep(&to_read(workspace, "."), &Grep { output: Output::Counts, ..grep("hit") }).await.unwrap();
+    let counts = host
+        .grep(&to_read(workspace, "."), &GrepQuery { output: GrepOutputMode::Counts, ..grep("hit") })
+        .await
+        .unwrap();
     assert_eq!(seen(counts), [("a.rs".into(), 2), ("b/c.md".into(), 1)]);
-    let files = Grep { output: Output::Files, globs: vec!["*.md".into()], ..grep("hit") };
+    let files = GrepQuery { output: GrepOutputMode::Files, globs: vec!["*.md".into()], ..grep("hit") };
     assert_eq!(seen(host.grep(&to_read(workspace, "."), &files).await.unwrap()), [("b/c.md".into(), 1)]);
-    let rust = Grep { output: Output::Files, file_type: Some("rust".into()), ..grep("hit") };
+    let rust = GrepQuery { output: GrepOutputMode::Files, file_type: Some("rust".into()), ..grep("hit") };
     assert_eq!(seen(host.grep(&to_read(workspace, "."), &rust).await.unwrap()), [("a.rs".into(), 1)]);
     let error =
-        host.grep(&to_read(workspace, "."), &Grep { file_type: Some("rusty".into()), ..rust }).await.unwrap_err();
+        host.grep(&to_read(workspace, "."), &GrepQuery { file_type: Some("rusty".into()), ..rust }).await.unwrap_err();
     assert_eq!(error.to_string(), "unrecognized file type: rusty; did you mean rust?");
 }
 
@@ -318,7 +332,7 @@ pub(crate) async fn limits_what_it_keeps(host: &dyn Host, workspace: &Workspace)
     for name in ["a", "b", "c"] {
         put(host, workspace, name, "hit 1\nhit 2\nhit 3\n").await;
     }
-    let page = Grep { limit: Some(4), offset: 2, ..grep("hit") };
+    let page = GrepQuery { limit: Some(4), offset: 2, ..grep("hit") };
     let matches = host.grep(&to_read(workspace, "."), &page).await.unwrap();
     let kept: Vec<_> = matches
         .files
@@ -327,10 +341,10 @@ pub(crate) async fn limits_what_it_keeps(host: &dyn Host, workspace: &Workspace)
         .collect();
     assert_eq!(kept, ["a:3", "b:1", "b:2", "b:3"]);
     assert_eq!((matches.total, matches.total_files), (9, 3));
-    let files = Grep { limit: Some(1), offset: 1, output: Output::Files, ..grep("hit") };
+    let files = GrepQuery { limit: Some(1), offset: 1, output: GrepOutputMode::Files, ..grep("hit") };
     let matches = host.grep(&to_read(workspace, "."), &files).await.unwrap();
     assert_eq!((matches.files.len(), matches.files[0].path.as_path(), matches.total), (1, Path::new("b"), 3));
-    let small = Grep { max_bytes: 12, ..grep("hit") };
+    let small = GrepQuery { max_bytes: 12, ..grep("hit") };
     let matches = host.grep(&to_read(workspace, "."), &small).await.unwrap();
     assert_eq!((matches.files.len(), matches.files[0].hits.len(), matches.total), (1, 2, 9));
 }

@@ -9,10 +9,13 @@ use std::{
 };
 
 use helve_contract::{
-    Call, PathRules, Ports, Reading, Root, Session, Workspace,
-    ports::{Command, Exit, Host, Input, Level, Signal, State, TaskId, TaskOutput, Tasks, Until},
+    Call, PathRules, PathStyle, Ports, Root, Session, Workspace,
+    ports::{
+        Host, ProcessExit, ProcessSpec, ProcessStatus, SandboxLevel, Signal, StdinSource, TaskId, TaskOutput, Tasks,
+        WaitUntil,
+    },
 };
-use helve_hosts::{Local, Runner, Sandbox, Wanted};
+use helve_hosts::{LevelPolicy, LocalHost, Sandbox, TaskRunner};
 
 use crate::sandbox::{Place, settings, stage, survivors, unique_sleep};
 
@@ -21,19 +24,19 @@ struct Desk {
     place: Place,
     files: Place,
     host: Arc<dyn Host>,
-    runner: Runner,
+    runner: TaskRunner,
     call: Call,
 }
 
 impl Desk {
     fn new() -> Self {
-        Self::with(Wanted::NoneAccepted)
+        Self::with(LevelPolicy::BestOrNone)
     }
 
-    fn with(wanted: Wanted) -> Self {
+    fn with(wanted: LevelPolicy) -> Self {
         let (place, files) = (Place::new(), Place::new());
-        let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(Sandbox::new(settings(wanted)).unwrap())));
-        let runner = Runner::new(host.clone(), files.0.join("out"));
+        let host: Arc<dyn Host> = Arc::new(LocalHost::with_spawner(Arc::new(Sandbox::new(settings(wanted)).unwrap())));
+        let runner = TaskRunner::new(host.clone(), files.0.join("out"));
         let call = call(&place, &host, "one");
         Self { place, files, host, runner, call }
     }
@@ -47,20 +50,20 @@ impl Desk {
     }
 
     /// The task's end and all of its output that memory has.
-    async fn finish(&self, id: &TaskId) -> (State, TaskOutput) {
-        let info = self.runner.wait(&self.call, id, Until::End).await.unwrap();
-        (info.state, self.runner.output(&self.call, id, 0, usize::MAX).await.unwrap())
+    async fn finish(&self, id: &TaskId) -> (ProcessStatus, TaskOutput) {
+        let info = self.runner.wait(&self.call, id, WaitUntil::Exit).await.unwrap();
+        (info.status, self.runner.output(&self.call, id, 0, usize::MAX).await.unwrap())
     }
 }
 
 fn call(place: &Place, host: &Arc<dyn Host>, session: &str) -> Call {
-    let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), Reading::Relative);
+    let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), PathStyle::Relative);
     let ports = Ports::new(host.clone());
     Call::new("call", Arc::new(Session::new(session, workspace, ports)))
 }
 
-fn exit(code: i32) -> Exit {
-    Exit { code, signal: (code > 128).then(|| code - 128), left_behind: false, denials: Vec::new(), dir: None }
+fn exit(code: i32) -> ProcessExit {
+    ProcessExit { code, signal: (code > 128).then(|| code - 128), left_behind: false, denials: Vec::new(), dir: None }
 }
 
 #[tokio::test]
@@ -68,7 +71,7 @@ async fn keeps_both_streams_apart_and_together() {
     let desk = Desk::new();
     let id = desk.start("echo out; sleep 0.05; echo err >&2; sleep 0.05; printf 'a\\0b\\377'; exit 4").await;
     let (state, output) = desk.finish(&id).await;
-    assert_eq!(state, State::Ended(exit(4)));
+    assert_eq!(state, ProcessStatus::Exited(exit(4)));
     let wanted = TaskOutput {
         merged: "out\nerr\na\\x00b\\xff".into(),
         stdout: "out\na\\x00b\\xff".into(),
@@ -82,7 +85,8 @@ async fn keeps_both_streams_apart_and_together() {
 #[tokio::test]
 async fn output_is_read_while_the_task_runs() {
     let desk = Desk::new();
-    let command = Command { input: Input::Open, ..desk.place.script("while read l; do echo got $l; done; echo end") };
+    let command =
+        ProcessSpec { stdin: StdinSource::Open, ..desk.place.script("while read l; do echo got $l; done; echo end") };
     let id = desk.runner.start(&desk.call, command, None, "loop").await.unwrap();
     let mut from = 0;
     for word in ["one", "two"] {
@@ -97,11 +101,11 @@ async fn output_is_read_while_the_task_runs() {
         assert_eq!(output.merged, format!("got {word}\n"));
         from = output.next;
     }
-    let info = desk.runner.wait(&desk.call, &id, Until::Now).await.unwrap();
-    assert_eq!((info.state, info.written, info.command.as_str()), (State::Running, 16, "loop"));
+    let info = desk.runner.wait(&desk.call, &id, WaitUntil::Now).await.unwrap();
+    assert_eq!((info.status, info.output_bytes, info.command.as_str()), (ProcessStatus::Running, 16, "loop"));
     let info = desk.runner.stop(&desk.call, &id).await.unwrap();
-    assert_eq!(info.state, State::Stopped(exit(143)));
-    assert_eq!(desk.runner.stop(&desk.call, &id).await.unwrap().state, info.state);
+    assert_eq!(info.status, ProcessStatus::Stopped(exit(143)));
+    assert_eq!(desk.runner.stop(&desk.call, &id).await.unwrap().status, info.status);
     let error = desk.runner.input(&desk.call, &id, b"x").await.unwrap_err().to_string();
     assert_eq!(error, format!("task `{id}` has ended"));
 }
@@ -116,7 +120,7 @@ async fn a_task_that_takes_too_long_is_ended_with_all_it_started() {
     let start = Instant::now();
     let id = desk.start_for(&script, Some(Duration::from_millis(300))).await;
     let (state, output) = desk.finish(&id).await;
-    assert_eq!((state, output.merged.as_str()), (State::TimedOut(exit(137)), "partial\n"));
+    assert_eq!((state, output.merged.as_str()), (ProcessStatus::TimedOut(exit(137)), "partial\n"));
     assert!(start.elapsed() < Duration::from_secs(60));
     assert_eq!(survivors(&nap).await, 0);
 }
@@ -137,18 +141,18 @@ async fn another_session_sees_nothing() {
 async fn a_wait_ends_with_time_or_with_the_caller() {
     let desk = Desk::new();
     let id = desk.start("sleep 30").await;
-    let info = desk.runner.wait(&desk.call, &id, Until::For(Duration::from_millis(50))).await.unwrap();
-    assert_eq!(info.state, State::Running);
+    let info = desk.runner.wait(&desk.call, &id, WaitUntil::For(Duration::from_millis(50))).await.unwrap();
+    assert_eq!(info.status, ProcessStatus::Running);
     desk.call.cancel.cancel();
-    let info = desk.runner.wait(&desk.call, &id, Until::End).await.unwrap();
-    assert_eq!(info.state, State::Running);
-    assert!(matches!(desk.runner.stop(&desk.call, &id).await.unwrap().state, State::Stopped(_)));
+    let info = desk.runner.wait(&desk.call, &id, WaitUntil::Exit).await.unwrap();
+    assert_eq!(info.status, ProcessStatus::Running);
+    assert!(matches!(desk.runner.stop(&desk.call, &id).await.unwrap().status, ProcessStatus::Stopped(_)));
 }
 
 #[tokio::test]
 async fn stopped_from_many_sides_a_task_ends_once() {
     for round in 0..24 {
-        let desk = Desk::with(Wanted::Exactly(Level::None));
+        let desk = Desk::with(LevelPolicy::Exactly(SandboxLevel::None));
         let id = desk.start(["sleep 300", "true", "exit 3"][round % 3]).await;
         if round % 4 == 3 {
             desk.call.cancel.cancel();
@@ -156,11 +160,11 @@ async fn stopped_from_many_sides_a_task_ends_once() {
         for _ in 0..round * round {
             tokio::task::yield_now().await;
         }
-        let stop = async || desk.runner.stop(&desk.call, &id).await.unwrap().state;
+        let stop = async || desk.runner.stop(&desk.call, &id).await.unwrap().status;
         let (one, two, three) = tokio::join!(stop(), stop(), stop());
-        assert!(one != State::Running && one == two && two == three, "{round}: {one:?} {two:?} {three:?}");
+        assert!(one != ProcessStatus::Running && one == two && two == three, "{round}: {one:?} {two:?} {three:?}");
         // Whoever asks later hears the same.
-        assert_eq!([stop().await, desk.runner.list(&desk.call).await[0].state.clone()], [one.clone(), one]);
+        assert_eq!([stop().await, desk.runner.list(&desk.call).await[0].status.clone()], [one.clone(), one]);
         let error = desk.runner.signal(&desk.call, &id, Signal::Kill).await.unwrap_err().to_string();
         assert_eq!(error, format!("task `{id}` has ended"));
     }
@@ -173,9 +177,9 @@ async fn what_stands_still_is_ended_by_the_clock() {
         let desk = Desk::new();
         let id = desk.start_for(script, Some(Duration::from_millis(500))).await;
         let (state, output) = desk.finish(&id).await;
-        assert!(matches!(state, State::TimedOut(_)), "{script}: {state:?}");
+        assert!(matches!(state, ProcessStatus::TimedOut(_)), "{script}: {state:?}");
         assert_eq!(output.merged, "", "{script}");
-        assert_eq!(desk.runner.list(&desk.call).await[0].state, state, "{script}");
+        assert_eq!(desk.runner.list(&desk.call).await[0].status, state, "{script}");
     }
 }
 
@@ -183,7 +187,7 @@ async fn what_stands_still_is_ended_by_the_clock() {
 async fn input_is_bytes_and_not_too_many_of_them() {
     let desk = Desk::new();
     let script = "head -c 10 | od -An -tx1; cat | wc -c";
-    let command = Command { input: Input::Open, ..desk.place.script(script) };
+    let command = ProcessSpec { stdin: StdinSource::Open, ..desk.place.script(script) };
     let id = desk.runner.start(&desk.call, command, None, "bytes").await.unwrap();
     // Neither an interrupt nor a title of a window: there is no terminal to obey it.
     desk.runner.input(&desk.call, &id, b"\x03\x04\x1b]0;PWN\x07").await.unwrap();
@@ -199,7 +203,7 @@ async fn input_is_bytes_and_not_too_many_of_them() {
     assert_eq!(output, " 03 04 1b 5d 30 3b 50 57 4e 07\n");
     // Signals are names of a list, not numbers.
     for signal in ["9", "SIGSTOP; id", "-9", ""] {
-        assert!(Signal::named(signal).unwrap_err().to_string().starts_with("unknown signal"), "{signal}");
+        assert!(Signal::parse(signal).unwrap_err().to_string().starts_with("unknown signal"), "{signal}");
     }
     desk.runner.stop(&desk.call, &id).await.unwrap();
 }
@@ -224,13 +228,13 @@ async fn long_output_is_whole_in_a_private_file() {
     let desk = Desk::new();
     let id = desk.start("seq 1 300000; printf '\\033[31m\\0end'").await;
     let (_, output) = desk.finish(&id).await;
-    let info = desk.runner.wait(&desk.call, &id, Until::Now).await.unwrap();
-    let file = info.file.unwrap();
+    let info = desk.runner.wait(&desk.call, &id, WaitUntil::Now).await.unwrap();
+    let file = info.output_file.unwrap();
     let bytes = fs::read(&file).unwrap();
-    assert_eq!((bytes.len() as u64, info.written), (info.written, 1_988_895 + 9));
+    assert_eq!((bytes.len() as u64, info.output_bytes), (info.output_bytes, 1_988_895 + 9));
     assert!(bytes.starts_with(b"1\n2\n3\n") && bytes.ends_with(b"300000\n\x1b[31m\0end"));
     assert!(output.merged.starts_with("1\n2\n3\n") && output.merged.len() == 512 << 10);
-    let end = desk.runner.output(&desk.call, &id, info.written - 20, 100).await.unwrap();
+    let end = desk.runner.output(&desk.call, &id, info.output_bytes - 20, 100).await.unwrap();
     assert_eq!(end.merged, "999\n300000\n\\x00end");
     let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&file), mode(desk.files.0.join("out").to_str().unwrap())), (0o600, 0o700));
@@ -240,7 +244,7 @@ async fn long_output_is_whole_in_a_private_file() {
 
 #[tokio::test]
 async fn one_too_many_is_refused_and_the_oldest_finished_is_forgotten() {
-    let desk = Desk::with(Wanted::Exactly(Level::None));
+    let desk = Desk::with(LevelPolicy::Exactly(SandboxLevel::None));
     let mut ids = Vec::new();
     for _ in 0..64 {
         ids.push(desk.start("sleep 30").await);
@@ -278,7 +282,7 @@ async fn ending_a_session_ends_its_tasks_only() {
     let id = desk.runner.start(&other, desk.place.script(&format!("sleep {theirs}")), None, "x").await.unwrap();
     desk.runner.end_session("one");
     assert_eq!(survivors(&ours).await, 0);
-    assert_eq!(desk.runner.wait(&other, &id, Until::Now).await.unwrap().state, State::Running);
+    assert_eq!(desk.runner.wait(&other, &id, WaitUntil::Now).await.unwrap().status, ProcessStatus::Running);
 }
 
 /// The most memory this process has used, in MiB.
@@ -292,19 +296,19 @@ fn peak() -> u64 {
 #[tokio::test(flavor = "current_thread")]
 #[ignore = "a part of `sixty_four_floods_at_once_are_bounded`"]
 async fn sixty_four_floods() {
-    let desk = Desk::with(Wanted::Exactly(Level::None));
+    let desk = Desk::with(LevelPolicy::Exactly(SandboxLevel::None));
     let scripts = ["yes", "yes >&2", "cat /dev/zero", "while :; do echo out; echo err >&2; done"];
     let mut ids = Vec::new();
     for at in 0..64 {
         ids.push(desk.start_for(scripts[at % 4], Some(Duration::from_secs(4))).await);
     }
     for id in &ids {
-        desk.runner.wait(&desk.call, id, Until::Now).await.unwrap();
+        desk.runner.wait(&desk.call, id, WaitUntil::Now).await.unwrap();
         desk.runner.output(&desk.call, id, 0, 1000).await.unwrap();
     }
     for id in &ids {
-        let info = desk.runner.wait(&desk.call, id, Until::End).await.unwrap();
-        assert!(matches!(info.state, State::TimedOut(_)) && info.written > 0, "{info:?}");
+        let info = desk.runner.wait(&desk.call, id, WaitUntil::Exit).await.unwrap();
+        assert!(matches!(info.status, ProcessStatus::TimedOut(_)) && info.output_bytes > 0, "{info:?}");
     }
     println!("{} MiB at most", peak());
     assert!(peak() < 256, "{} MiB", peak());

@@ -19,23 +19,23 @@ use std::{
 };
 
 use helve_contract::{
-    Access, PathRules, Reading, Root, Workspace,
-    ports::{Command, Expect, Host as _, Input, Level, Network, Noticed, Terminal},
+    Access, PathRules, PathStyle, Root, Workspace,
+    ports::{Expect, Host as _, NetworkAccess, ProcessEvent, ProcessSpec, SandboxLevel, StdinSource, TerminalSize},
 };
-use helve_hosts::{Local, Net, ProxySocket, Sandbox, SandboxSettings, Spawn, Wanted};
+use helve_hosts::{LevelPolicy, LocalHost, NetworkPolicy, ProxySocket, Sandbox, SandboxConfig, Spawn};
 
 use crate::sandbox::{Place, at, levels, run, settings, stage, survivors, unique_sleep};
 
-fn protecting(level: Level) -> Sandbox {
+fn protecting(level: SandboxLevel) -> Sandbox {
     let names = [".git/hooks", ".git/config", ".helve", ".mcp.json", ".vscode", "a/b/c"];
     let protected = names.map(str::to_owned).to_vec();
     let protected_anywhere = protected.clone();
-    Sandbox::new(SandboxSettings { protected, protected_anywhere, ..settings(Wanted::Exactly(level)) }).unwrap()
+    Sandbox::new(SandboxConfig { protected, protected_anywhere, ..settings(LevelPolicy::Exactly(level)) }).unwrap()
 }
 
 /// Levels where a place can be protected by a mount.
-fn mounting() -> Vec<Level> {
-    levels().into_iter().filter(|level| *level >= Level::Nested).collect()
+fn mounting() -> Vec<SandboxLevel> {
+    levels().into_iter().filter(|level| *level >= SandboxLevel::Nested).collect()
 }
 
 #[tokio::test]
@@ -80,15 +80,15 @@ impl Vaulted {
         fs::create_dir_all(&shared).unwrap();
         fs::create_dir_all(&vault).unwrap();
         fs::write(vault.join("k.txt"), SECRET).unwrap();
-        let roots = [Root::writable(shared).named("shared"), Root::readable(vault).named("vault")];
-        let workspace = Workspace::new(roots, PathRules::default(), Reading::Virtual);
+        let roots = [Root::writable(shared).with_name("shared"), Root::readable(vault).with_name("vault")];
+        let workspace = Workspace::new(roots, PathRules::default(), PathStyle::Virtual);
         Self { place, workspace }
     }
 
-    fn script(&self, script: &str) -> Command {
+    fn script(&self, script: &str) -> ProcessSpec {
         let roots = self.workspace.roots().iter();
-        let roots = roots.map(|root| self.workspace.at(&root.dir, "", Access::Read).unwrap()).collect();
-        Command { dir: self.workspace.top(Access::Read).unwrap(), roots, ..self.place.script(script) }
+        let roots = roots.map(|root| self.workspace.resolve_in_root(&root.dir, "", Access::Read).unwrap()).collect();
+        ProcessSpec { cwd: self.workspace.primary_root(Access::Read).unwrap(), roots, ..self.place.script(script) }
     }
 
     fn vault(&self) -> &std::path::Path {
@@ -96,7 +96,7 @@ impl Vaulted {
     }
 
     /// A script that tries every way to the secret.
-    fn theft(&self) -> Command {
+    fn theft(&self) -> ProcessSpec {
         let (shared, vault) = (self.workspace.roots()[0].dir.display(), self.vault().display());
         self.script(&format!(
             "cat /vault/k.txt; cp /vault/k.txt /shared/leak; cp /vault/k.txt {shared}/leak2; cat {vault}/k.txt; ls -R {vault}
@@ -119,8 +119,8 @@ async fn the_vault_is_not_seen_by_commands() {
         assert!(told.contains("commands cannot see the vault (/vault)"), "{level:?}: {told}");
         assert!(!told.contains("writable = [\"/vault\"]"), "{level:?}: {told}");
         // Nor can one start there.
-        let vault = session.workspace.at(session.vault(), "", Access::Read).unwrap();
-        let inside = Command { dir: vault, ..session.script("cat k.txt") };
+        let vault = session.workspace.resolve_in_root(session.vault(), "", Access::Read).unwrap();
+        let inside = ProcessSpec { cwd: vault, ..session.script("cat k.txt") };
         let error = run(&at(level), &inside).await.unwrap_err().to_string();
         assert_eq!(error, "/vault is in the vault, which commands cannot see; start elsewhere", "{level:?}");
     }
@@ -143,7 +143,7 @@ async fn a_vault_inside_the_workspace_is_hidden() {
 
 #[tokio::test]
 async fn without_a_sandbox_a_vault_with_files_stops_commands() {
-    for level in [Level::None, Level::External] {
+    for level in [SandboxLevel::None, SandboxLevel::External] {
         let session = Vaulted::new("vault");
         let told = run(&at(level), &session.script("echo hi")).await.unwrap_err().to_string();
         assert_eq!(
@@ -166,10 +166,10 @@ async fn a_folder_that_the_operator_allows_is_writable() {
     let seen = Place::new();
     fs::write(seen.0.join("note"), "seen\n").unwrap();
     for level in levels() {
-        let given = SandboxSettings {
+        let given = SandboxConfig {
             writable: vec![other.0.clone()],
             readable: vec![seen.0.clone()],
-            ..settings(Wanted::Exactly(level))
+            ..settings(LevelPolicy::Exactly(level))
         };
         let script = format!("touch {}/ok && cat {1}/note; touch {1}/PWN", other.0.display(), seen.0.display());
         let ran = run(&Sandbox::new(given).unwrap(), &place.script(&script)).await.unwrap();
@@ -183,11 +183,11 @@ async fn a_folder_that_the_operator_allows_is_writable() {
 async fn a_read_only_root_is_read_only() {
     let place = Place::new();
     fs::write(place.0.join("note"), "old\n").unwrap();
-    let root = Workspace::new([Root::readable(&place.0)], PathRules::default(), Reading::Relative);
-    let top = root.top(Access::Read).unwrap();
+    let root = Workspace::new([Root::readable(&place.0)], PathRules::default(), PathStyle::Relative);
+    let top = root.primary_root(Access::Read).unwrap();
     for level in levels() {
-        let command = Command {
-            dir: top.clone(),
+        let command = ProcessSpec {
+            cwd: top.clone(),
             roots: vec![top.clone()],
             ..place.script("cat note; echo new > note; touch x")
         };
@@ -241,7 +241,7 @@ async fn git_stays_usable_for_commits() {
 
 #[tokio::test]
 async fn what_no_mount_holds_is_reported_when_it_changes() {
-    for level in levels().into_iter().filter(|level| *level < Level::Nested) {
+    for level in levels().into_iter().filter(|level| *level < SandboxLevel::Nested) {
         let place = Place::new();
         fs::create_dir(place.0.join("conf")).unwrap();
         fs::write(place.0.join("conf/tasks.json"), "old").unwrap();
@@ -308,7 +308,7 @@ async fn no_power_over_the_walls_is_left_inside() {
 fn a_protected_place_that_cannot_be_enforced_is_an_error() {
     for name in ["*.pem", "/etc/x", "../x", ""] {
         let error =
-            Sandbox::new(SandboxSettings { protected: vec![name.into()], ..settings(Wanted::Best) }).err().unwrap();
+            Sandbox::new(SandboxConfig { protected: vec![name.into()], ..settings(LevelPolicy::Best) }).err().unwrap();
         assert_eq!(
             error.to_string(),
             format!(
@@ -338,12 +338,12 @@ async fn the_engines_environment_does_not_get_in() {
 async fn names_that_run_code_are_refused() {
     let place = Place::new();
     for name in ["LD_PRELOAD", "BASH_ENV", "GIT_SSH_COMMAND", "NODE_OPTIONS"] {
-        let command = Command { env: vec![(name.into(), "./e.so".into())], ..place.script("true") };
-        let error = at(Level::None).spawn(&command).await.err().unwrap().to_string();
+        let command = ProcessSpec { env: vec![(name.into(), "./e.so".into())], ..place.script("true") };
+        let error = at(SandboxLevel::None).spawn(&command).await.err().unwrap().to_string();
         assert!(error.starts_with(&format!("the environment variable `{name}` is not accepted")), "{error}");
     }
-    let command = Command { env: vec![("CI".into(), "yes".into())], ..place.script("echo $CI") };
-    assert_eq!(run(&at(Level::None), &command).await.unwrap().out, "yes\n");
+    let command = ProcessSpec { env: vec![("CI".into(), "yes".into())], ..place.script("echo $CI") };
+    assert_eq!(run(&at(SandboxLevel::None), &command).await.unwrap().out, "yes\n");
 }
 
 #[tokio::test]
@@ -431,8 +431,8 @@ async fn nothing_is_typed_into_the_terminal() {
 try: fcntl.ioctl(0, termios.TIOCSTI, b\"x\"); print(\"typed\")
 except OSError as e: print(e.errno)'";
     for level in levels() {
-        let terminal = Some(Terminal { rows: 24, columns: 80 });
-        let command = Command { terminal, input: Input::Open, ..place.script(script) };
+        let terminal = Some(TerminalSize { rows: 24, columns: 80 });
+        let command = ProcessSpec { terminal, stdin: StdinSource::Open, ..place.script(script) };
         let ran = run(&at(level), &command).await.unwrap();
         assert_eq!(ran.out, "1\r\n", "{level:?}");
     }
@@ -479,7 +479,7 @@ async fn the_network_is_on_when_the_operator_says_so() {
     for level in levels() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let given = SandboxSettings { network: Net::On, ..settings(Wanted::Exactly(level)) };
+        let given = SandboxConfig { network: NetworkPolicy::On, ..settings(LevelPolicy::Exactly(level)) };
         let script = format!("(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo connected");
         let ran = run(&Sandbox::new(given).unwrap(), &place.script(&script)).await.unwrap();
         assert_eq!(ran.out, "connected\n", "{level:?}: {}", ran.err);
@@ -498,7 +498,7 @@ fn telling_proxy(place: &Place) -> ProxySocket {
             write!(stream, "asked: {}", line.trim_end()).unwrap();
         }
     });
-    ProxySocket { path, keep: Arc::new(()) }
+    ProxySocket { path, guard: Arc::new(()) }
 }
 
 #[tokio::test]
@@ -513,16 +513,16 @@ async fn listed_hosts_are_reached_through_a_proxy_and_nothing_else_is() {
     );
     for level in levels() {
         let proxy = Some(proxy.clone());
-        let given = SandboxSettings { network: Net::Listed, proxy, ..settings(Wanted::Exactly(level)) };
+        let given = SandboxConfig { network: NetworkPolicy::Allowlist, proxy, ..settings(LevelPolicy::Exactly(level)) };
         let sandbox = Sandbox::new(given).unwrap();
         let ran = run(&sandbox, &place.script(&script)).await.unwrap();
         let wanted = match level {
-            Level::Rules => "\n",
+            SandboxLevel::Rules => "\n",
             _ => "http://127.0.0.1:18080 http://127.0.0.1:18080\nasked: GET http://x/ HTTP/1.0",
         };
         assert_eq!(ran.out, wanted, "{level:?}: {}", ran.err);
         assert!(!ran.exit.left_behind, "{level:?}");
-        let off = Command { network: Network::Off, ..place.script("echo ${http_proxy-none}") };
+        let off = ProcessSpec { network: NetworkAccess::Off, ..place.script("echo ${http_proxy-none}") };
         assert_eq!(run(&sandbox, &off).await.unwrap().out, "none\n", "{level:?}");
     }
 }
@@ -547,31 +547,31 @@ async fn secrets_at_home_and_in_etc_are_not_read() {
 async fn a_start_folder_that_leads_outside_is_refused() {
     let place = Place::new();
     std::os::unix::fs::symlink("/etc", place.0.join("out")).unwrap();
-    let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), Reading::Relative);
+    let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), PathStyle::Relative);
     for (name, said) in
         [("out", "out: leads outside the workspace, and was not opened"), ("none", "none: no such file or folder")]
     {
         let dir = workspace.check(name.as_ref(), Access::Read, None).unwrap();
-        let command = Command { dir, ..place.script("pwd") };
-        assert_eq!(at(Level::None).spawn(&command).await.err().unwrap().to_string(), said);
+        let command = ProcessSpec { cwd: dir, ..place.script("pwd") };
+        assert_eq!(at(SandboxLevel::None).spawn(&command).await.err().unwrap().to_string(), said);
     }
 }
 
 #[tokio::test]
 async fn without_a_sandbox_commands_are_refused() {
     let place = Place::new();
-    let broken = SandboxSettings { stage: Some("/nonexistent/stage".into()), ..settings(Wanted::Best) };
+    let broken = SandboxConfig { helper: Some("/nonexistent/stage".into()), ..settings(LevelPolicy::Best) };
     let error = Sandbox::new(broken.clone()).unwrap().spawn(&place.script("true")).await.err().unwrap().to_string();
     assert!(error.starts_with("no sandbox works on this machine, so commands are refused (L3: "), "{error}");
-    let accepted = Sandbox::new(SandboxSettings { wanted: Wanted::NoneAccepted, ..broken }).unwrap();
-    assert_eq!(accepted.report().level, Some(Level::None));
+    let accepted = Sandbox::new(SandboxConfig { level: LevelPolicy::BestOrNone, ..broken }).unwrap();
+    assert_eq!(accepted.report().level, Some(SandboxLevel::None));
 }
 
 #[tokio::test]
 async fn a_bwrap_in_the_workspace_is_not_used() {
     let place = Place::new();
     fs::write(place.0.join("bwrap"), "#!/bin/sh\ntouch PWN\n").unwrap();
-    let given = SandboxSettings { path: vec![place.0.clone()], ..settings(Wanted::Best) };
+    let given = SandboxConfig { path: vec![place.0.clone()], ..settings(LevelPolicy::Best) };
     let sandbox = Sandbox::probe(given).unwrap();
     let found = sandbox.report().bwrap.clone().unwrap_or_default();
     assert!(!found.contains("helve-it"), "{found}");
@@ -618,7 +618,7 @@ async fn a_placeholder_of_an_earlier_version_is_removed() {
 #[ignore = "a part of `inside_another_sandbox_the_next_best_level_is_used`"]
 async fn inside_another_sandbox() {
     let place = Place::new();
-    let sandbox = Sandbox::probe(settings(Wanted::Best)).unwrap();
+    let sandbox = Sandbox::probe(settings(LevelPolicy::Best)).unwrap();
     println!("{}", sandbox.report());
     let script = place.script("echo hi; touch /etc/PWN 2>/dev/null; sleep 30 & echo bye");
     if sandbox.report().level.is_none() {
@@ -632,7 +632,7 @@ async fn inside_another_sandbox() {
 
 #[test]
 fn inside_another_sandbox_the_next_best_level_is_used() {
-    if !levels().contains(&Level::Full) {
+    if !levels().contains(&SandboxLevel::Full) {
         eprintln!("there is no outer sandbox to be had here");
         return;
     }
@@ -671,13 +671,13 @@ fn inside_another_sandbox_the_next_best_level_is_used() {
 #[ignore = "a part of `an_engine_that_is_killed_leaves_nothing`"]
 async fn engine_to_be_killed() {
     let (place, nap) = (Place::new(), std::env::var("HELVE_IT_NAP").unwrap());
-    let sandboxes: Vec<_> = levels().into_iter().chain([Level::None]).map(at).collect();
+    let sandboxes: Vec<_> = levels().into_iter().chain([SandboxLevel::None]).map(at).collect();
     let script =
         format!("setsid sleep {nap} & (setsid sleep {nap} &) ; trap '' TERM; sleep {nap} & echo up; sleep {nap}");
     let mut all = Vec::new();
     for sandbox in sandboxes.iter().cycle().take(20) {
         let mut process = sandbox.spawn(&place.script(&script)).await.unwrap();
-        assert_eq!(process.next().await, Noticed::Stdout(b"up\n".to_vec()));
+        assert_eq!(process.next().await, ProcessEvent::Stdout(b"up\n".to_vec()));
         all.push(process);
     }
     fs::write(std::env::var("HELVE_IT_READY").unwrap(), place.0.to_str().unwrap()).unwrap();
@@ -715,10 +715,10 @@ async fn a_link_that_a_command_left_leads_no_tool_outside() {
         let script =
             format!("ln -s {0} dir; ln -s {0}/new file; mkdir real; ln -s ../../dir real/deep", outside.0.display());
         assert_eq!(run(&at(level), &place.script(&script)).await.unwrap().exit.code, 0, "{level:?}");
-        let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), Reading::Relative);
+        let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), PathStyle::Relative);
         for name in ["dir/x", "file", "real/deep/x"] {
             let path = workspace.check(name.as_ref(), Access::Write, None).unwrap();
-            let error = Local::new().write(&path, b"x", Expect::Anything).await.unwrap_err().to_string();
+            let error = LocalHost::new().write(&path, b"x", Expect::Anything).await.unwrap_err().to_string();
             assert_eq!(error, format!("{name}: leads outside the workspace, and was not opened"), "{level:?}");
         }
         assert_eq!(outside.names(), [""; 0], "{level:?}");
@@ -762,7 +762,7 @@ async fn memory_that_programs_share_is_not_shared_with_commands() {
         let ran = run(&at(level), &place.script(&format!("ipcrm -m {id}"))).await.unwrap();
         assert_ne!(ran.exit.code, 0, "{level:?}");
         // Where there is no namespace, the filter refuses every use of what can still be seen.
-        if level >= Level::Nested {
+        if level >= SandboxLevel::Nested {
             let ran = run(&at(level), &place.script("ipcs -m | grep -c 666")).await.unwrap();
             assert_eq!(ran.out, "0\n", "{level:?}");
         }

@@ -32,7 +32,7 @@ async fn greet_all(
         return Err(Error::failed("nobody to greet"));
     }
     for name in &names {
-        call.say(&format!("hello {name}"));
+        call.report_progress(&format!("hello {name}"));
     }
     Ok(format!("{} {tone:?} {}", names.len(), r#type.map_or(0, |it| it.width)))
 }
@@ -77,24 +77,24 @@ async fn without_docs() -> String {
 }
 
 /// Joins texts.
-#[tool(sends, notes)]
+#[tool(sends, session_state)]
 async fn join_texts(call: &Call, left: &str, right: Option<&str>, #[serde(default)] sign: &'_ str) -> Result<String> {
-    call.say(left);
+    call.report_progress(left);
     Ok(format!("{left}{sign}{}", right.unwrap_or("nothing")))
 }
 
 fn run<T: Tool>(args: Value, call: Call) -> String {
-    block_on(Entry::of::<T>().run(args, call)).map_or_else(|error| format!("error: {error}"), |reply| reply.text)
+    block_on(Entry::from_tool::<T>().run(args, call)).map_or_else(|error| format!("error: {error}"), |reply| reply.text)
 }
 
 #[test]
 fn a_function_becomes_a_tool() {
-    let spec = Entry::of::<GreetAll>().spec;
+    let spec = Entry::from_tool::<GreetAll>().spec;
     assert_eq!(spec.name, "hello");
     assert_eq!(spec.description, "Greets people.\nSays how many there were.");
     assert_eq!((spec.effects, spec.timeout), (Effects::READS | Effects::NETWORK, Duration::from_secs(30)));
     assert_eq!(
-        spec.schema,
+        spec.input_schema,
         json!({
             "type": "object",
             "properties": {
@@ -127,7 +127,7 @@ fn it_runs_with_progress_and_answers() {
 
 #[test]
 fn the_types_of_the_table_and_no_call() {
-    let types: Vec<Value> = Entry::of::<EveryType>().spec.schema["properties"]
+    let types: Vec<Value> = Entry::from_tool::<EveryType>().spec.input_schema["properties"]
         .as_object()
         .unwrap()
         .values()
@@ -151,7 +151,7 @@ fn the_function_stays_a_function() {
 
 #[test]
 fn a_bare_attribute_makes_a_tool_of_unknown_effects() {
-    let spec = Entry::of::<FileRead>().spec;
+    let spec = Entry::from_tool::<FileRead>().spec;
     assert_eq!((spec.name.as_str(), spec.description.as_str()), ("file_read", "Returns the text of a file."));
     assert_eq!((spec.effects, spec.tier()), (Effects::UNKNOWN, Tier::Privileged));
     assert_eq!(run::<FileRead>(json!({ "path": "a.txt" }), nowhere::call()), "text of a.txt");
@@ -172,10 +172,11 @@ fn a_hidden_function_declares_the_tool() {
 
 #[test]
 fn borrowed_texts_are_strings() {
-    let spec = Entry::of::<JoinTexts>().spec;
-    assert_eq!(spec.effects, Effects::SENDS | Effects::NOTES);
-    let types: Vec<_> = spec.schema["properties"].as_object().unwrap().values().map(|it| it["type"].clone()).collect();
-    assert_eq!((types, &spec.schema["required"]), (vec![json!("string"); 3], &json!(["left"])));
+    let spec = Entry::from_tool::<JoinTexts>().spec;
+    assert_eq!(spec.effects, Effects::SENDS | Effects::SESSION_STATE);
+    let types: Vec<_> =
+        spec.input_schema["properties"].as_object().unwrap().values().map(|it| it["type"].clone()).collect();
+    assert_eq!((types, &spec.input_schema["required"]), (vec![json!("string"); 3], &json!(["left"])));
     let args = json!({ "left": "a", "right": "b", "sign": "+" });
     assert_eq!(run::<JoinTexts>(args, nowhere::call()), "a+b");
     assert_eq!(run::<JoinTexts>(json!({ "left": "a" }), nowhere::call()), "anothing");

@@ -7,38 +7,38 @@ use helve_contract::{Call, Error, Media, Reply, Result};
 use serde_json::{Value, json};
 
 use super::{
-    definition::Definition,
-    link::Lost,
+    definition::ToolDefinition,
+    link::RpcClientError,
     resources,
-    servers::{Inner, Server},
+    servers::{ConnectedServer, McpServersInner},
     text,
 };
 
 /// Pictures in one answer.
-const PICTURES: usize = 20;
+const MAX_IMAGES: usize = 20;
 
 /// Calls a tool. Arguments were checked by the engine before.
-pub(crate) async fn run(
-    inner: &Inner,
-    server: &Arc<Server>,
-    tool: &Definition,
+pub(crate) async fn call_tool(
+    inner: &McpServersInner,
+    server: &Arc<ConnectedServer>,
+    tool: &ToolDefinition,
     args: Value,
     call: Call,
 ) -> Result<Reply> {
-    let link = server.route(tool)?;
-    let limit = server.settings.call;
-    let params = json!({ "name": tool.tool, "arguments": args });
+    let link = server.connection_for(tool)?;
+    let limit = server.settings.call_timeout;
+    let params = json!({ "name": tool.server_name, "arguments": args });
     let answer = tokio::select! {
-        answer = link.ask("tools/call", params, limit, Some(&call)) => answer,
+        answer = link.request("tools/call", params, limit, Some(&call)) => answer,
         () = call.cancel.cancelled() => return Err(Error::Cancelled),
     };
     match answer {
         Ok(answer) => Ok(reply(inner, server, answer)),
-        Err(Lost::Timeout) => Err(Error::Timeout(limit)),
-        Err(lost @ Lost::Refused(..)) => {
-            Err(Error::failed(format!("the MCP server `{}` {}", server.settings.name, lost.told())))
+        Err(RpcClientError::Timeout) => Err(Error::Timeout(limit)),
+        Err(lost @ RpcClientError::Refused(..)) => {
+            Err(Error::failed(format!("the MCP server `{}` {}", server.settings.name, lost.message())))
         }
-        Err(Lost::Ended(why)) => Err(Error::failed(format!(
+        Err(RpcClientError::Closed(why)) => Err(Error::failed(format!(
             "the MCP server `{}` was lost during this call: {why}. It is started again by itself; \
              whether the call had an effect is not known",
             server.settings.name
@@ -46,26 +46,26 @@ pub(crate) async fn run(
     }
 }
 
-fn reply(inner: &Inner, server: &Server, mut answer: Value) -> Reply {
+fn reply(inner: &McpServersInner, server: &ConnectedServer, mut answer: Value) -> Reply {
     let mut reply = Reply { is_error: answer["isError"] == true, ..Reply::default() };
     let mut parts = Vec::new();
     if let Value::Array(content) = answer["content"].take() {
         for part in content {
             match part["type"].as_str() {
-                Some("image") => picture(&part, &mut reply.media, &mut parts),
-                _ => parts.push(words(inner, server, &part)),
+                Some("image") => push_image(&part, &mut reply.media, &mut parts),
+                _ => parts.push(part_text(inner, server, &part)),
             }
         }
     }
     parts.retain(|it| !it.is_empty());
     let data = answer["structuredContent"].take();
-    if data.is_object() && data.to_string().len() <= server.settings.output {
+    if data.is_object() && data.to_string().len() <= server.settings.max_output_bytes {
         if parts.is_empty() && reply.media.is_empty() {
             return Reply { is_error: reply.is_error, ..Reply::json(data) };
         }
         reply.data = Some(data);
     }
-    reply.text = bounded(&parts.join("\n"), server.settings.output);
+    reply.text = truncate(&parts.join("\n"), server.settings.max_output_bytes);
     if reply.text.is_empty() && reply.media.is_empty() {
         reply.text = "(the tool answered nothing)".into();
     }
@@ -73,10 +73,10 @@ fn reply(inner: &Inner, server: &Server, mut answer: Value) -> Reply {
 }
 
 /// A part of an answer in words.
-fn words(inner: &Inner, server: &Server, part: &Value) -> String {
-    let shown = |key: &str| text::remark(part[key].as_str().unwrap_or_default());
+fn part_text(inner: &McpServersInner, server: &ConnectedServer, part: &Value) -> String {
+    let shown = |key: &str| text::quote_message(part[key].as_str().unwrap_or_default());
     match part["type"].as_str() {
-        Some("text") => text::plain(part["text"].as_str().unwrap_or_default()),
+        Some("text") => text::strip_control(part["text"].as_str().unwrap_or_default()),
         Some("resource_link") => {
             let about = [shown("name"), shown("mimeType"), shown("description")];
             let about: Vec<String> = about.into_iter().filter(|it| !it.is_empty()).collect();
@@ -96,15 +96,15 @@ fn words(inner: &Inner, server: &Server, part: &Value) -> String {
 }
 
 /// A picture, by what its bytes are and not by what it is called.
-fn picture(part: &Value, media: &mut Vec<Media>, parts: &mut Vec<String>) {
+fn push_image(part: &Value, media: &mut Vec<Media>, parts: &mut Vec<String>) {
     let bytes = BASE64.decode(part["data"].as_str().unwrap_or_default()).unwrap_or_default();
-    match kind(&bytes) {
-        Some(mime) if media.len() < PICTURES => media.push(Media { mime: mime.into(), bytes }),
+    match image_mime(&bytes) {
+        Some(mime) if media.len() < MAX_IMAGES => media.push(Media { mime: mime.into(), bytes }),
         _ => parts.push("[a picture that cannot be shown was left out]".into()),
     }
 }
 
-fn kind(bytes: &[u8]) -> Option<&'static str> {
+fn image_mime(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
@@ -115,7 +115,7 @@ fn kind(bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// The text, or as much of it as is taken.
-pub(crate) fn bounded(text: &str, most: usize) -> String {
+pub(crate) fn truncate(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }

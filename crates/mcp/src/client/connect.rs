@@ -7,35 +7,35 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{
-    definition::{self, Definition},
+    definition::{self, ToolDefinition},
     http,
-    link::{Link, Lost},
+    link::{RpcClientError, RpcConnection},
     name,
-    servers::LeftOut,
-    settings::{Settings, Transport},
-    stdio::{self, Group},
+    servers::SkippedTool,
+    settings::{McpClientConfig, Transport},
+    stdio::{self, ProcessGroup},
 };
 use crate::revision;
 
 /// Pages of a list, and things in it.
-const PAGES: usize = 100;
-const MOST: usize = 2000;
+const MAX_PAGES: usize = 100;
+const MAX_ITEMS: usize = 2000;
 
 /// A server that answers.
-pub(crate) struct Connection {
-    pub(crate) link: Arc<Link>,
-    pub(crate) group: Option<Group>,
+pub(crate) struct McpConnection {
+    pub(crate) link: Arc<RpcConnection>,
+    pub(crate) group: Option<ProcessGroup>,
     /// What carries messages; ends with the connection.
     _tasks: JoinSet<()>,
     /// Whether it has tools, and whether it has resources.
-    pub(crate) has: (bool, bool),
+    pub(crate) capabilities: (bool, bool),
 }
 
-impl Connection {
+impl McpConnection {
     /// Reaches the server and agrees on a revision.
-    pub(crate) async fn open(settings: &Settings) -> Result<Self, String> {
-        let (link, queue) = Link::new(settings.roots.clone());
-        let limit = settings.call.max(settings.start) + Duration::from_secs(5);
+    pub(crate) async fn open(settings: &McpClientConfig) -> Result<Self, String> {
+        let (link, queue) = RpcConnection::new(settings.roots.clone());
+        let limit = settings.call_timeout.max(settings.start_timeout) + Duration::from_secs(5);
         let (group, tasks) = match &settings.transport {
             Transport::Stdio { command, args, env, cwd } => {
                 let (group, tasks) = stdio::open(&link, queue, (command, args), env, cwd.as_deref())?;
@@ -44,66 +44,79 @@ impl Connection {
             Transport::Http { url, headers } => (None, http::open(&link, queue, url, headers, limit, false).await?),
             Transport::Sse { url, headers } => (None, http::open(&link, queue, url, headers, limit, true).await?),
         };
-        let mut connection = Self { link, group, _tasks: tasks, has: (false, false) };
-        connection.greet(settings).await?;
+        let mut connection = Self { link, group, _tasks: tasks, capabilities: (false, false) };
+        connection.initialize(settings).await?;
         Ok(connection)
     }
 
-    async fn greet(&mut self, settings: &Settings) -> Result<(), String> {
+    async fn initialize(&mut self, settings: &McpClientConfig) -> Result<(), String> {
         let capabilities = if settings.roots.is_empty() { json!({}) } else { json!({ "roots": {} }) };
         let hello = json!({
             "protocolVersion": revision::LEGACY[0],
             "capabilities": capabilities,
             "clientInfo": { "name": "helve", "version": env!("CARGO_PKG_VERSION") },
         });
-        let said = self.link.ask("initialize", hello, settings.start, None).await.map_err(|lost| lost.told())?;
+        let said = self
+            .link
+            .request("initialize", hello, settings.start_timeout, None)
+            .await
+            .map_err(|lost| lost.message())?;
         let spoken = said["protocolVersion"].as_str().unwrap_or_default();
         let Some(agreed) = revision::LEGACY.into_iter().find(|it| *it == spoken) else {
             return Err(format!("speaks the revision {spoken:.40?} of the protocol, which is not known here"));
         };
         _ = self.link.revision.set(agreed.to_owned());
-        self.has = (said["capabilities"]["tools"].is_object(), said["capabilities"]["resources"].is_object());
-        self.link.tell("notifications/initialized").await;
+        self.capabilities = (said["capabilities"]["tools"].is_object(), said["capabilities"]["resources"].is_object());
+        self.link.notify("notifications/initialized").await;
         Ok(())
     }
 }
 
 /// Everything in a list that comes in pages.
-pub(crate) async fn list(link: &Link, method: &str, field: &str, limit: Duration) -> Result<Vec<Value>, Lost> {
+pub(crate) async fn list(
+    link: &RpcConnection,
+    method: &str,
+    field: &str,
+    limit: Duration,
+) -> Result<Vec<Value>, RpcClientError> {
     let mut all = Vec::new();
     let mut cursor = Value::Null;
-    for _ in 0..PAGES {
+    for _ in 0..MAX_PAGES {
         let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
-        let mut page = link.ask(method, params, limit, None).await?;
+        let mut page = link.request(method, params, limit, None).await?;
         if let Value::Array(items) = page[field].take() {
             all.extend(items);
         }
         let next = page["nextCursor"].take();
-        if !next.is_string() || next == cursor || all.len() > MOST {
+        if !next.is_string() || next == cursor || all.len() > MAX_ITEMS {
             break;
         }
         cursor = next;
     }
-    all.truncate(MOST);
+    all.truncate(MAX_ITEMS);
     Ok(all)
 }
 
 /// The tools that a server tells, and those that are not taken.
-pub(crate) async fn tools(link: &Link, settings: &Settings) -> Result<(Vec<Definition>, Vec<LeftOut>), String> {
-    let told = list(link, "tools/list", "tools", settings.start).await.map_err(|lost| lost.told())?;
-    let (mut taken, mut left) = (Vec::<Definition>::new(), Vec::new());
+pub(crate) async fn tools(
+    link: &RpcConnection,
+    settings: &McpClientConfig,
+) -> Result<(Vec<ToolDefinition>, Vec<SkippedTool>), String> {
+    let told = list(link, "tools/list", "tools", settings.start_timeout).await.map_err(|lost| lost.message())?;
+    let (mut taken, mut left) = (Vec::<ToolDefinition>::new(), Vec::new());
     for tool in &told {
-        let shown = definition::shown(tool);
+        let shown = definition::display_name(tool);
         let raw = tool["name"].as_str().unwrap_or_default();
-        let named =
-            |patterns: &[String], purpose| patterns.iter().any(|it| name::means(it, &settings.name, raw, purpose));
+        let named = |patterns: &[String], purpose| {
+            patterns.iter().any(|it| name::matches_pattern(it, &settings.name, raw, purpose))
+        };
         if named(&settings.deny, PatternPurpose::Restrict)
             || !(settings.allow.is_empty() || named(&settings.allow, PatternPurpose::Grant))
         {
             continue;
         }
-        let why = match Definition::read(&settings.name, tool) {
-            Ok(tool) if taken.iter().any(|it| it.tool == tool.tool) => {
+        let why = match ToolDefinition::parse(&settings.name, tool) {
+            Ok(tool) if taken.iter().any(|it| it.server_name == tool.server_name) => {
                 "the server has two tools of that name".to_owned()
             }
             Ok(tool) => {
@@ -112,7 +125,7 @@ pub(crate) async fn tools(link: &Link, settings: &Settings) -> Result<(Vec<Defin
             }
             Err(why) => why,
         };
-        left.push(LeftOut { server: settings.name.clone(), tool: shown, why });
+        left.push(SkippedTool { server: settings.name.clone(), tool: shown, why });
     }
     Ok((taken, left))
 }

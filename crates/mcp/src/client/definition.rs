@@ -9,48 +9,48 @@ use sha2::{Digest, Sha256};
 use super::{name, text};
 
 /// Characters of a description.
-const DESCRIPTION: usize = 2048;
+const MAX_DESCRIPTION_CHARS: usize = 2048;
 /// Bytes of a schema.
-const SCHEMA: usize = 64 << 10;
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
 /// How deep a schema may lead, references followed.
-const DEPTH: usize = 100;
+const MAX_SCHEMA_DEPTH: usize = 100;
 /// How many schemas one check may have to look at, references followed.
-const WEIGHT: u64 = 50_000;
+const MAX_SCHEMA_COST: u64 = 50_000;
 
 /// A tool that can be offered.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Definition {
+pub(crate) struct ToolDefinition {
     /// What the server calls it.
-    pub(crate) tool: String,
+    pub(crate) server_name: String,
     /// Its name here before names are told apart or cut: `mcp__SERVER__TOOL`.
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) schema: Value,
     pub(crate) annotations: Annotations,
     /// What the whole definition comes to; another definition has another one.
-    pub(crate) print: String,
+    pub(crate) fingerprint: String,
 }
 
 /// The name that a server gives a tool, fit to be shown.
-pub(crate) fn shown(told: &Value) -> String {
-    text::clean(told["name"].as_str().unwrap_or("(no name)"), 100)
+pub(crate) fn display_name(told: &Value) -> String {
+    text::clean_description(told["name"].as_str().unwrap_or("(no name)"), 100)
 }
 
-impl Definition {
+impl ToolDefinition {
     /// Reads what a server tells, or says why it cannot be taken.
-    pub(crate) fn read(server: &str, told: &Value) -> Result<Self, String> {
+    pub(crate) fn parse(server: &str, told: &Value) -> Result<Self, String> {
         let tool = told["name"].as_str().ok_or("it has no name")?;
-        if tool.is_empty() || tool.len() > 256 || tool.chars().any(|it| text::is_hidden(it) || it == '\n') {
+        if tool.is_empty() || tool.len() > 256 || tool.chars().any(|it| text::is_invisible(it) || it == '\n') {
             return Err("its name is empty, too long or has characters that are not seen".into());
         }
         let described = told["description"].as_str().unwrap_or_default();
         Ok(Self {
-            tool: tool.to_owned(),
+            server_name: tool.to_owned(),
             name: name::plain(server, tool),
-            description: text::clean(described, DESCRIPTION),
+            description: text::clean_description(described, MAX_DESCRIPTION_CHARS),
             schema: schema(&told["inputSchema"])?,
             annotations: annotations(&told["annotations"]),
-            print: print(&[told["name"].clone(), told["description"].clone(), told["inputSchema"].clone()]),
+            fingerprint: fingerprint(&[told["name"].clone(), told["description"].clone(), told["inputSchema"].clone()]),
         })
     }
 }
@@ -67,7 +67,7 @@ fn annotations(told: &Value) -> Annotations {
 }
 
 /// A hash that does not depend on the order of keys.
-fn print(parts: &[Value]) -> String {
+fn fingerprint(parts: &[Value]) -> String {
     let parts: Vec<Value> = parts.iter().map(sorted).collect();
     name::hex(&Sha256::digest(Value::from(parts).to_string()))
 }
@@ -91,8 +91,8 @@ fn schema(told: &Value) -> Result<Value, String> {
         Value::Object(_) => told.clone(),
         _ => return Err("its schema is not an object".into()),
     };
-    if schema.to_string().len() > SCHEMA {
-        return Err(format!("its schema has more than {SCHEMA} bytes"));
+    if schema.to_string().len() > MAX_SCHEMA_BYTES {
+        return Err(format!("its schema has more than {MAX_SCHEMA_BYTES} bytes"));
     }
     if let Value::Object(map) = &mut schema {
         map.remove("$id");
@@ -107,12 +107,12 @@ fn schema(told: &Value) -> Result<Value, String> {
         }
         map.entry("properties").or_insert_with(|| json!({}));
     }
-    tidy(&mut schema, 0)?;
-    Scale { root: &schema, weighed: HashMap::new() }.weigh(&schema, &[String::new()], 0)?;
+    sanitize_schema(&mut schema, 0)?;
+    SchemaCost { root: &schema, weighed: HashMap::new() }.cost(&schema, &[String::new()], 0)?;
     jsonschema::options()
         .offline()
         .build(&schema)
-        .map_err(|error| format!("its schema does not compile: {}", text::remark(&error.to_string())))?;
+        .map_err(|error| format!("its schema does not compile: {}", text::quote_message(&error.to_string())))?;
     Ok(schema)
 }
 
@@ -123,34 +123,34 @@ fn is_known_draft(uri: &str) -> bool {
 }
 
 /// Cleans the words in a schema, and refuses names that are not what they seem.
-fn tidy(schema: &mut Value, depth: usize) -> Result<(), String> {
-    if depth > DEPTH {
+fn sanitize_schema(schema: &mut Value, depth: usize) -> Result<(), String> {
+    if depth > MAX_SCHEMA_DEPTH {
         return Err("its schema is too deep".into());
     }
     match schema {
         Value::Object(map) => {
             for (key, value) in map.iter_mut() {
-                if key.chars().any(text::is_hidden) {
+                if key.chars().any(text::is_invisible) {
                     return Err("its schema has names with characters that are not seen".into());
                 }
                 match value {
                     Value::String(words) if matches!(key.as_str(), "description" | "title" | "$comment") => {
-                        *words = text::clean(words, DESCRIPTION);
+                        *words = text::clean_description(words, MAX_DESCRIPTION_CHARS);
                     }
-                    Value::String(words) if words.chars().any(text::is_hidden) => {
+                    Value::String(words) if words.chars().any(text::is_invisible) => {
                         return Err("its schema has values with characters that are not seen".into());
                     }
-                    value => tidy(value, depth + 1)?,
+                    value => sanitize_schema(value, depth + 1)?,
                 }
             }
         }
         Value::Array(items) => {
             for item in items {
                 match item {
-                    Value::String(words) if words.chars().any(text::is_hidden) => {
+                    Value::String(words) if words.chars().any(text::is_invisible) => {
                         return Err("its schema has values with characters that are not seen".into());
                     }
-                    item => tidy(item, depth + 1)?,
+                    item => sanitize_schema(item, depth + 1)?,
                 }
             }
         }
@@ -160,16 +160,16 @@ fn tidy(schema: &mut Value, depth: usize) -> Result<(), String> {
 }
 
 /// Finds out what a schema costs, so that one that would never be done checking is not taken.
-struct Scale<'a> {
+struct SchemaCost<'a> {
     root: &'a Value,
     weighed: HashMap<String, u64>,
 }
 
-impl Scale<'_> {
+impl SchemaCost<'_> {
     /// How many schemas a check looks at. `here` are references that were followed without going into the value.
-    fn weigh(&mut self, schema: &Value, here: &[String], depth: usize) -> Result<u64, String> {
+    fn cost(&mut self, schema: &Value, here: &[String], depth: usize) -> Result<u64, String> {
         let Value::Object(map) = schema else { return Ok(1) };
-        if depth > DEPTH {
+        if depth > MAX_SCHEMA_DEPTH {
             return Err("its schema is too deep".into());
         }
         if depth > 0 && map.get("$id").is_some_and(Value::is_string) {
@@ -180,13 +180,13 @@ impl Scale<'_> {
             let more = match word.as_str() {
                 "$ref" => self.follow(value, here, depth)?,
                 "$dynamicRef" | "$recursiveRef" => return Err(format!("its schema has a {word}")),
-                "allOf" | "anyOf" | "oneOf" => self.each(value.as_array().into_iter().flatten(), here, depth)?,
-                "not" | "if" | "then" | "else" => self.weigh(value, here, depth + 1)?,
-                "dependentSchemas" | "dependencies" => self.each(fields(value), here, depth)?,
-                "properties" | "patternProperties" => self.each(fields(value), &[], depth)?,
+                "allOf" | "anyOf" | "oneOf" => self.total(value.as_array().into_iter().flatten(), here, depth)?,
+                "not" | "if" | "then" | "else" => self.cost(value, here, depth + 1)?,
+                "dependentSchemas" | "dependencies" => self.total(values(value), here, depth)?,
+                "properties" | "patternProperties" => self.total(values(value), &[], depth)?,
                 // Weighed where they are used.
                 "$defs" | "definitions" => 0,
-                "prefixItems" => self.each(value.as_array().into_iter().flatten(), &[], depth)?,
+                "prefixItems" => self.total(value.as_array().into_iter().flatten(), &[], depth)?,
                 "items"
                 | "additionalProperties"
                 | "additionalItems"
@@ -194,26 +194,26 @@ impl Scale<'_> {
                 | "propertyNames"
                 | "unevaluatedItems"
                 | "unevaluatedProperties" => match value {
-                    Value::Array(items) => self.each(items.iter(), &[], depth)?,
-                    value => self.weigh(value, &[], depth + 1)?,
+                    Value::Array(items) => self.total(items.iter(), &[], depth)?,
+                    value => self.cost(value, &[], depth + 1)?,
                 },
                 _ => 0,
             };
             weight = weight.saturating_add(more);
-            if weight > WEIGHT {
+            if weight > MAX_SCHEMA_COST {
                 return Err("its schema unfolds to too much".into());
             }
         }
         Ok(weight)
     }
 
-    fn each<'v>(
+    fn total<'v>(
         &mut self,
         schemas: impl Iterator<Item = &'v Value>,
         here: &[String],
         depth: usize,
     ) -> Result<u64, String> {
-        schemas.map(|it| self.weigh(it, here, depth + 1)).try_fold(0, |sum: u64, it| Ok(sum.saturating_add(it?)))
+        schemas.map(|it| self.cost(it, here, depth + 1)).try_fold(0, |sum: u64, it| Ok(sum.saturating_add(it?)))
     }
 
     fn follow(&mut self, reference: &Value, here: &[String], depth: usize) -> Result<u64, String> {
@@ -232,13 +232,13 @@ impl Scale<'_> {
         let Some(target) = root.pointer(place) else { return Err("its schema refers to nothing".into()) };
         self.weighed.insert(place.to_owned(), 1);
         let here: Vec<String> = here.iter().cloned().chain([place.to_owned()]).collect();
-        let weight = self.weigh(target, &here, depth + 1)?;
+        let weight = self.cost(target, &here, depth + 1)?;
         self.weighed.insert(place.to_owned(), weight);
         Ok(weight)
     }
 }
 
-fn fields(value: &Value) -> impl Iterator<Item = &Value> {
+fn values(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_object().into_iter().flat_map(Map::values)
 }
 
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     fn why(input: Value) -> String {
-        Definition::read("s", &json!({ "name": "t", "inputSchema": input })).err().unwrap_or_default()
+        ToolDefinition::parse("s", &json!({ "name": "t", "inputSchema": input })).err().unwrap_or_default()
     }
 
     #[test]
@@ -257,8 +257,8 @@ mod tests {
             "description": format!("Reads.\u{200b}\u{e0041} {}", "x".repeat(5000)),
             "inputSchema": { "$schema": "http://evil.example/x", "properties": { "p": { "type": "string", "description": "a\u{202e}b" } } },
         });
-        let seen = Definition::read("s", &told).unwrap();
-        assert_eq!((seen.name.as_str(), seen.tool.as_str()), ("mcp__s__read-file", "read-file"));
+        let seen = ToolDefinition::parse("s", &told).unwrap();
+        assert_eq!((seen.name.as_str(), seen.server_name.as_str()), ("mcp__s__read-file", "read-file"));
         assert_eq!((seen.description.chars().count(), &seen.description[..9]), (2048, "Reads. xx"));
         assert_eq!(
             seen.schema,
@@ -270,7 +270,7 @@ mod tests {
     fn hints_of_a_server_are_never_weakened() {
         let hints = |told: Value| {
             let told = json!({ "name": "t", "annotations": told });
-            let seen = Definition::read("s", &told).unwrap().annotations;
+            let seen = ToolDefinition::parse("s", &told).unwrap().annotations;
             [seen.read_only_hint, seen.destructive_hint, seen.idempotent_hint, seen.open_world_hint]
         };
         for unclear in [json!(null), json!({}), json!({ "destructiveHint": "false", "readOnlyHint": 1 }), json!([1])] {
@@ -285,7 +285,7 @@ mod tests {
     fn the_order_of_keys_is_no_change() {
         let print = |input: &str| {
             let input: Value = serde_json::from_str(input).unwrap();
-            Definition::read("s", &json!({ "name": "t", "inputSchema": input })).unwrap().print
+            ToolDefinition::parse("s", &json!({ "name": "t", "inputSchema": input })).unwrap().fingerprint
         };
         assert_eq!(print(r#"{"type":"object","title":"a"}"#), print(r#"{"title":"a","type":"object"}"#));
         assert_ne!(print(r#"{"type":"object","title":"a"}"#), print(r#"{"title":"b","type":"object"}"#));

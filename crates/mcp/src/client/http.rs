@@ -21,34 +21,34 @@ use tokio::{
 };
 
 use super::{
-    lines::LONGEST,
-    link::{Link, Lost},
-    sse::{Event, Events},
+    lines::MAX_LINE_BYTES,
+    link::{RpcClientError, RpcConnection},
+    sse::{SseEvent, SseParser},
     text,
 };
 
 const SESSION: &str = "mcp-session-id";
 const REVISION: &str = "mcp-protocol-version";
 /// How long a message that needs no answer may take.
-const NOTICE: Duration = Duration::from_secs(10);
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the stream of a server's own messages is opened again.
-const STREAMS: u32 = 20;
+const MAX_RECONNECTS: u32 = 20;
 
-struct Http {
+struct HttpTransport {
     client: Client,
     headers: HeaderMap,
     /// Where messages go.
-    to: OnceLock<Url>,
+    post_url: OnceLock<Url>,
     session: Mutex<Option<HeaderValue>>,
     /// The older form: answers come by the one stream.
-    older: bool,
+    legacy_sse: bool,
     /// The longest that a question may take.
     limit: Duration,
 }
 
 /// Carries messages between a server at a URL and the link.
 pub(crate) async fn open(
-    link: &Arc<Link>,
+    link: &Arc<RpcConnection>,
     queue: mpsc::Receiver<Value>,
     url: &str,
     headers: &BTreeMap<String, String>,
@@ -56,38 +56,38 @@ pub(crate) async fn open(
     older: bool,
 ) -> Result<JoinSet<()>, String> {
     let url = checked(url, headers)?;
-    let http = Arc::new(Http {
+    let http = Arc::new(HttpTransport {
         client: client(&url)?,
         headers: header_map(headers)?,
-        to: OnceLock::new(),
+        post_url: OnceLock::new(),
         session: Mutex::new(None),
-        older,
+        legacy_sse: older,
         limit,
     });
     let mut tasks = JoinSet::new();
     if older {
         let request = http.client.get(url.clone()).headers(http.headers.clone()).header(ACCEPT, "text/event-stream");
-        let stream = request.send().await.map_err(|error| told(&error))?;
+        let stream = request.send().await.map_err(|error| describe_error(&error))?;
         if !stream.status().is_success() {
-            return Err(refusal(stream.status()));
+            return Err(status_error(stream.status()));
         }
-        let mut pump = Pump::new(stream);
-        http.to.set(pump.endpoint(&url).await?).map_err(|_| "a second endpoint".to_owned())?;
+        let mut pump = SseReader::new(stream);
+        http.post_url.set(pump.read_endpoint(&url).await?).map_err(|_| "a second endpoint".to_owned())?;
         let link = link.clone();
         tasks.spawn(async move {
             pump.run(&link, None).await;
-            link.end("its stream ended");
+            link.close("its stream ended");
         });
     } else {
-        _ = http.to.set(url);
+        _ = http.post_url.set(url);
     }
-    tasks.spawn(carry(http, link.clone(), queue));
+    tasks.spawn(run_transport(http, link.clone(), queue));
     Ok(tasks)
 }
 
 /// A URL that may be used. What is secret does not travel in the clear.
 fn checked(url: &str, headers: &BTreeMap<String, String>) -> Result<Url, String> {
-    let url = Url::parse(url).map_err(|error| format!("`{}` is no URL: {error}", text::remark(url)))?;
+    let url = Url::parse(url).map_err(|error| format!("`{}` is no URL: {error}", text::quote_message(url)))?;
     match url.scheme() {
         "https" => Ok(url),
         "http" if headers.is_empty() || is_loopback(&url) => Ok(url),
@@ -112,7 +112,7 @@ fn client(url: &Url) -> Result<Client, String> {
     if is_loopback(url) {
         client = client.no_proxy();
     }
-    client.build().map_err(|error| told(&error))
+    client.build().map_err(|error| describe_error(&error))
 }
 
 fn header_map(headers: &BTreeMap<String, String>) -> Result<HeaderMap, String> {
@@ -127,7 +127,7 @@ fn header_map(headers: &BTreeMap<String, String>) -> Result<HeaderMap, String> {
     Ok(map)
 }
 
-async fn carry(http: Arc<Http>, link: Arc<Link>, mut queue: mpsc::Receiver<Value>) {
+async fn run_transport(http: Arc<HttpTransport>, link: Arc<RpcConnection>, mut queue: mpsc::Receiver<Value>) {
     let mut posts = JoinSet::new();
     loop {
         tokio::select! {
@@ -142,9 +142,9 @@ async fn carry(http: Arc<Http>, link: Arc<Link>, mut queue: mpsc::Receiver<Value
                     None => {
                         let starts = method == "notifications/initialized";
                         // In order: what follows may rest on it.
-                        _ = timeout(NOTICE, http.post(&link, &message).send()).await;
-                        if starts && !http.older {
-                            posts.spawn(http.clone().listen(link.clone()));
+                        _ = timeout(NOTIFY_TIMEOUT, http.post(&link, &message).send()).await;
+                        if starts && !http.legacy_sse {
+                            posts.spawn(http.clone().listen_events(link.clone()));
                         }
                     }
                 }
@@ -155,17 +155,17 @@ async fn carry(http: Arc<Http>, link: Arc<Link>, mut queue: mpsc::Receiver<Value
         let request = http.request(&link, Method::DELETE);
         _ = timeout(Duration::from_secs(2), request.send()).await;
     }
-    link.end("the connection was closed");
+    link.close("the connection was closed");
 }
 
-impl Http {
+impl HttpTransport {
     fn session(&self) -> Option<HeaderValue> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn request(&self, link: &Link, method: Method) -> RequestBuilder {
+    fn request(&self, link: &RpcConnection, method: Method) -> RequestBuilder {
         // Set before the first message is carried.
-        let url = self.to.get().map_or("", Url::as_str);
+        let url = self.post_url.get().map_or("", Url::as_str);
         let mut request = self.client.request(method, url).headers(self.headers.clone());
         if let Some(session) = self.session() {
             request = request.header(SESSION, session);
@@ -176,38 +176,39 @@ impl Http {
         request
     }
 
-    fn post(&self, link: &Link, message: &Value) -> RequestBuilder {
+    fn post(&self, link: &RpcConnection, message: &Value) -> RequestBuilder {
         self.request(link, Method::POST)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream")
             .body(message.to_string())
     }
 
-    async fn ask(self: Arc<Self>, link: Arc<Link>, message: Value, id: u64) {
+    async fn ask(self: Arc<Self>, link: Arc<RpcConnection>, message: Value, id: u64) {
         let work = self.exchange(&link, &message, id);
         let lost = match timeout(self.limit, work).await {
-            Ok(Ok(())) if self.older => return,
-            Ok(Ok(())) => Lost::Refused(-32603, "no answer came to this question".into()),
+            Ok(Ok(())) if self.legacy_sse => return,
+            Ok(Ok(())) => RpcClientError::Refused(-32603, "no answer came to this question".into()),
             Ok(Err(lost)) => lost,
-            Err(_) => Lost::Timeout,
+            Err(_) => RpcClientError::Timeout,
         };
-        if let Lost::Ended(why) = &lost {
-            link.end(why.clone());
+        if let RpcClientError::Closed(why) = &lost {
+            link.close(why.clone());
         }
         link.fail(id, lost);
     }
 
-    async fn exchange(&self, link: &Link, message: &Value, id: u64) -> Result<(), Lost> {
-        let response = self.post(link, message).send().await.map_err(|error| Lost::Ended(told(&error)))?;
+    async fn exchange(&self, link: &RpcConnection, message: &Value, id: u64) -> Result<(), RpcClientError> {
+        let response =
+            self.post(link, message).send().await.map_err(|error| RpcClientError::Closed(describe_error(&error)))?;
         let status = response.status();
         if status == StatusCode::NOT_FOUND && self.session().is_some() {
-            return Err(Lost::Ended("it has forgotten the session".into()));
+            return Err(RpcClientError::Closed("it has forgotten the session".into()));
         }
         if !status.is_success() {
             let body = body(response, 2048).await.unwrap_or_default();
-            let said = text::remark(&String::from_utf8_lossy(&body));
+            let said = text::quote_message(&String::from_utf8_lossy(&body));
             let said = if said.is_empty() { said } else { format!(": {said}") };
-            return Err(Lost::Refused(i64::from(status.as_u16()), format!("{}{said}", refusal(status))));
+            return Err(RpcClientError::Refused(i64::from(status.as_u16()), format!("{}{said}", status_error(status))));
         }
         if message["method"] == "initialize"
             && let Some(session) = response.headers().get(SESSION)
@@ -215,23 +216,23 @@ impl Http {
             *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
         }
         if is_stream(&response) {
-            Pump::new(response).run(link, Some(id)).await;
-        } else if !self.older {
-            let body = body(response, LONGEST).await.map_err(|why| Lost::Refused(-32603, why))?;
-            link.take(&body);
+            SseReader::new(response).run(link, Some(id)).await;
+        } else if !self.legacy_sse {
+            let body = body(response, MAX_LINE_BYTES).await.map_err(|why| RpcClientError::Refused(-32603, why))?;
+            link.receive(&body);
         }
         Ok(())
     }
 
     /// What the server says by itself comes by a stream of its own, where it has one.
-    async fn listen(self: Arc<Self>, link: Arc<Link>) {
-        for turn in 0..STREAMS {
+    async fn listen_events(self: Arc<Self>, link: Arc<RpcConnection>) {
+        for turn in 0..MAX_RECONNECTS {
             let request = self.request(&link, Method::GET).header(ACCEPT, "text/event-stream");
             let Ok(response) = request.send().await else { return };
             if !response.status().is_success() || !is_stream(&response) {
                 return;
             }
-            Pump::new(response).run(&link, None).await;
+            SseReader::new(response).run(&link, None).await;
             sleep(Duration::from_secs(1 << turn.min(6))).await;
         }
     }
@@ -247,7 +248,7 @@ async fn body(response: Response, most: usize) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     let mut pieces = response.bytes_stream();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| told(&error))?;
+        let piece = piece.map_err(|error| describe_error(&error))?;
         if body.len() + piece.len() > most {
             return Err(format!("it sent more than {most} bytes, which is not taken; ask for less at once"));
         }
@@ -257,19 +258,19 @@ async fn body(response: Response, most: usize) -> Result<Vec<u8>, String> {
 }
 
 /// Events of a stream, one after another.
-struct Pump {
+struct SseReader {
     pieces: futures::stream::BoxStream<'static, reqwest::Result<Vec<u8>>>,
-    events: Events,
-    ready: VecDeque<Event>,
+    events: SseParser,
+    ready: VecDeque<SseEvent>,
 }
 
-impl Pump {
+impl SseReader {
     fn new(response: Response) -> Self {
         let pieces = response.bytes_stream().map(|it| it.map(|piece| piece.to_vec())).boxed();
-        Self { pieces, events: Events::default(), ready: VecDeque::new() }
+        Self { pieces, events: SseParser::default(), ready: VecDeque::new() }
     }
 
-    async fn next(&mut self) -> Option<Event> {
+    async fn next(&mut self) -> Option<SseEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
@@ -280,10 +281,10 @@ impl Pump {
     }
 
     /// Hands messages over until the stream ends, or the question is answered.
-    async fn run(&mut self, link: &Link, until: Option<u64>) {
+    async fn run(&mut self, link: &RpcConnection, until: Option<u64>) {
         while let Some(event) = self.next().await {
             if event.kind.is_empty() || event.kind == "message" {
-                link.take(&event.data);
+                link.receive(&event.data);
             }
             if until.is_some_and(|id| !link.is_open(id)) {
                 return;
@@ -292,7 +293,7 @@ impl Pump {
     }
 
     /// Where an older server wants its messages: on the same host, nowhere else.
-    async fn endpoint(&mut self, stream: &Url) -> Result<Url, String> {
+    async fn read_endpoint(&mut self, stream: &Url) -> Result<Url, String> {
         while let Some(event) = self.next().await {
             if event.kind != "endpoint" {
                 continue;
@@ -308,7 +309,7 @@ impl Pump {
     }
 }
 
-fn refusal(status: StatusCode) -> String {
+fn status_error(status: StatusCode) -> String {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             format!("it wants other credentials ({status}); mend its headers in the settings")
@@ -319,14 +320,14 @@ fn refusal(status: StatusCode) -> String {
 }
 
 /// An error with its reasons, and without the URL, which may hold a token.
-fn told(error: &reqwest::Error) -> String {
+fn describe_error(error: &reqwest::Error) -> String {
     let mut words = String::from("cannot be reached");
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         words.push_str(&format!(": {error}"));
         cause = error.source();
     }
-    text::remark(&words)
+    text::quote_message(&words)
 }
 
 #[cfg(test)]

@@ -11,39 +11,39 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{definition::Definition, name};
+use super::{definition::ToolDefinition, name};
 
 /// The most that is read of the record.
-const LARGEST: u64 = 32 << 20;
+const MAX_FILE_BYTES: u64 = 32 << 20;
 
 /// The record, in a file that several sessions share.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ToolPins {
     folder: PathBuf,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Record {
+struct PinFile {
     /// By server, and by the name that the server gives a tool.
     #[serde(default)]
-    servers: BTreeMap<String, BTreeMap<String, Line>>,
+    servers: BTreeMap<String, BTreeMap<String, ToolPin>>,
     /// By the name of the tool here, as earlier versions recorded it. A line moves to `servers` when its server is seen.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    tools: BTreeMap<String, Line>,
+    tools: BTreeMap<String, ToolPin>,
 }
 
-impl Record {
+impl PinFile {
     /// Moves the lines of earlier versions to these tools of a server; says whether there were any. Two tools that
     /// shared a line both take it over, so that neither counts as never seen.
-    fn migrate(&mut self, server: &str, tools: &[Definition]) -> bool {
+    fn migrate(&mut self, server: &str, tools: &[ToolDefinition]) -> bool {
         if self.tools.is_empty() {
             return false;
         }
-        let old = |tool: &Definition| name::recorded_before(server, &tool.tool);
+        let old = |tool: &ToolDefinition| name::recorded_before(server, &tool.server_name);
         for tool in tools {
             if let Some(line) = self.tools.get(&old(tool)) {
                 let lines = self.servers.entry(server.to_owned()).or_default();
-                lines.entry(tool.tool.clone()).or_insert_with(|| line.clone());
+                lines.entry(tool.server_name.clone()).or_insert_with(|| line.clone());
             }
         }
         tools.iter().filter(|tool| self.tools.remove(&old(tool)).is_some()).count() > 0
@@ -65,7 +65,7 @@ impl Record {
 
 /// One tool.
 #[derive(Clone, Serialize, Deserialize)]
-struct Line {
+struct ToolPin {
     /// The definition that holds.
     seen: String,
     /// Another one that the server has offered since.
@@ -73,22 +73,22 @@ struct Line {
     changed: Option<String>,
 }
 
-impl Ledger {
+impl ToolPins {
     pub(crate) fn new(state: &Path) -> Self {
         Self { folder: state.to_owned() }
     }
 
     /// Which of these definitions of a server hold: those seen before, and those of tools never seen, which are recorded.
-    pub(crate) fn observe(&self, server: &str, tools: &[Definition]) -> Result<Vec<bool>, String> {
+    pub(crate) fn check(&self, server: &str, tools: &[ToolDefinition]) -> Result<Vec<bool>, String> {
         self.update(|record| {
             let mut news = record.migrate(server, tools);
             let lines = record.servers.entry(server.to_owned()).or_default();
             let holds = tools.iter().map(|tool| {
-                let line = lines.entry(tool.tool.clone()).or_insert_with(|| {
+                let line = lines.entry(tool.server_name.clone()).or_insert_with(|| {
                     news = true;
-                    Line { seen: tool.print.clone(), changed: None }
+                    ToolPin { seen: tool.fingerprint.clone(), changed: None }
                 });
-                let changed = (line.seen != tool.print).then(|| tool.print.clone());
+                let changed = (line.seen != tool.fingerprint).then(|| tool.fingerprint.clone());
                 news |= line.changed != changed;
                 line.changed = changed;
                 line.changed.is_none()
@@ -99,14 +99,14 @@ impl Ledger {
     }
 
     /// Whether this definition holds by now.
-    pub(crate) fn holds(&self, server: &str, tool: &str, print: &str) -> bool {
-        let line = |record: &Record| record.servers.get(server)?.get(tool).map(|line| line.seen == print);
+    pub(crate) fn is_pinned(&self, server: &str, tool: &str, print: &str) -> bool {
+        let line = |record: &PinFile| record.servers.get(server)?.get(tool).map(|line| line.seen == print);
         self.read().is_ok_and(|record| line(&record).unwrap_or(false))
     }
 
     /// From now on this definition holds.
     pub(crate) fn approve(&self, server: &str, tool: &str, print: &str) -> Result<(), String> {
-        let line = Line { seen: print.to_owned(), changed: None };
+        let line = ToolPin { seen: print.to_owned(), changed: None };
         self.update(|record| {
             record.servers.entry(server.to_owned()).or_default().insert(tool.to_owned(), line);
             ((), true)
@@ -129,23 +129,23 @@ impl Ledger {
             let Some((line, print)) = line.and_then(|line| line.changed.clone().map(|print| (line, print))) else {
                 return (Err(format!("no change of a tool `{name}` waits for approval")), false);
             };
-            *line = Line { seen: print, changed: None };
+            *line = ToolPin { seen: print, changed: None };
             (Ok(()), true)
         })?
     }
 
     /// The names of the tools with a change that waits.
-    pub(crate) fn changed(&self) -> Result<Vec<String>, String> {
-        let record = self.read().map_err(|error| self.told(&error))?;
+    pub(crate) fn pending(&self) -> Result<Vec<String>, String> {
+        let record = self.read().map_err(|error| self.describe_error(&error))?;
         let before = record.tools.iter().filter(|(_, line)| line.changed.is_some()).map(|(name, _)| name.clone());
         Ok(record.changed().into_iter().map(|(_, _, (offered, _))| offered).chain(before).collect())
     }
 
-    fn update<T>(&self, change: impl FnOnce(&mut Record) -> (T, bool)) -> Result<T, String> {
+    fn update<T>(&self, change: impl FnOnce(&mut PinFile) -> (T, bool)) -> Result<T, String> {
         let work = || {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
             // Another session may be at it: only one reads and writes at a time.
-            let lock = private().open(self.folder.join("mcp-tools.lock"))?;
+            let lock = private_open_options().open(self.folder.join("mcp-tools.lock"))?;
             lock.lock()?;
             let mut record = self.read()?;
             let (answer, news) = change(&mut record);
@@ -154,22 +154,22 @@ impl Ledger {
             }
             Ok(answer)
         };
-        work().map_err(|error| self.told(&error))
+        work().map_err(|error| self.describe_error(&error))
     }
 
-    fn read(&self) -> io::Result<Record> {
+    fn read(&self) -> io::Result<PinFile> {
         let mut bytes = Vec::new();
         match File::open(self.file()) {
-            Ok(file) => file.take(LARGEST).read_to_end(&mut bytes)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Record::default()),
+            Ok(file) => file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(PinFile::default()),
             Err(error) => return Err(error),
         };
         serde_json::from_slice(&bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
     }
 
-    fn write(&self, record: &Record) -> io::Result<()> {
+    fn write(&self, record: &PinFile) -> io::Result<()> {
         let new = self.folder.join("mcp-tools.json.new");
-        let mut file = private().truncate(true).open(&new)?;
+        let mut file = private_open_options().truncate(true).open(&new)?;
         file.write_all(&serde_json::to_vec_pretty(record)?)?;
         file.sync_all()?;
         fs::rename(new, self.file())
@@ -179,12 +179,12 @@ impl Ledger {
         self.folder.join("mcp-tools.json")
     }
 
-    fn told(&self, error: &io::Error) -> String {
+    fn describe_error(&self, error: &io::Error) -> String {
         format!("the record of tools {}: {error}; mend or remove it", self.file().display())
     }
 }
 
-fn private() -> OpenOptions {
+fn private_open_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(0o600);
     options
@@ -198,20 +198,20 @@ mod tests {
 
     use super::*;
 
-    fn tool(description: &str) -> Definition {
-        Definition::read("s", &json!({ "name": "t", "description": description })).unwrap()
+    fn tool(description: &str) -> ToolDefinition {
+        ToolDefinition::parse("s", &json!({ "name": "t", "description": description })).unwrap()
     }
 
     #[test]
     fn a_change_waits_for_a_yes() {
         let folder = tempfile::tempdir().unwrap();
-        let ledger = Ledger::new(folder.path());
+        let ledger = ToolPins::new(folder.path());
         let (old, new) = (tool("Adds."), tool("Adds, and sends your keys."));
-        let seen = [&old, &new, &old, &new].map(|it| ledger.observe("s", std::slice::from_ref(it)).unwrap()[0]);
+        let seen = [&old, &new, &old, &new].map(|it| ledger.check("s", std::slice::from_ref(it)).unwrap()[0]);
         assert_eq!(seen, [true, false, true, false]);
-        assert_eq!(ledger.changed().unwrap(), ["mcp__s__t"]);
+        assert_eq!(ledger.pending().unwrap(), ["mcp__s__t"]);
         ledger.approve_named("mcp__s__t").unwrap();
-        assert!(ledger.holds("s", "t", &new.print) && !ledger.holds("s", "t", &old.print));
+        assert!(ledger.is_pinned("s", "t", &new.fingerprint) && !ledger.is_pinned("s", "t", &old.fingerprint));
         assert!(ledger.approve_named("mcp__s__t").is_err() && ledger.approve_named("other").is_err());
         assert_eq!(folder.path().join("mcp-tools.json").metadata().unwrap().mode() & 0o777, 0o600);
     }
@@ -219,40 +219,40 @@ mod tests {
     #[test]
     fn tools_of_similar_names_have_lines_of_their_own() {
         let folder = tempfile::tempdir().unwrap();
-        let ledger = Ledger::new(folder.path());
+        let ledger = ToolPins::new(folder.path());
         let named = |name: &str, description: &str| {
-            Definition::read("s", &json!({ "name": name, "description": description })).unwrap()
+            ToolDefinition::parse("s", &json!({ "name": name, "description": description })).unwrap()
         };
-        assert_eq!(ledger.observe("s", &[named("a-b", "One."), named("a_b", "Two.")]).unwrap(), [true, true]);
-        assert_eq!(ledger.observe("s", &[named("a-b", "One!"), named("a_b", "Two.")]).unwrap(), [false, true]);
+        assert_eq!(ledger.check("s", &[named("a-b", "One."), named("a_b", "Two.")]).unwrap(), [true, true]);
+        assert_eq!(ledger.check("s", &[named("a-b", "One!"), named("a_b", "Two.")]).unwrap(), [false, true]);
         // Another server of a similar name has lines of its own, too.
-        assert_eq!(ledger.observe("S", &[named("a-b", "One!")]).unwrap(), [true]);
+        assert_eq!(ledger.check("S", &[named("a-b", "One!")]).unwrap(), [true]);
         // Only one of them waits, so that either spelling means it.
         ledger.approve_named("mcp__s__a_b").unwrap();
-        assert_eq!(ledger.observe("s", &[named("a-b", "One!"), named("a_b", "Two.")]).unwrap(), [true, true]);
+        assert_eq!(ledger.check("s", &[named("a-b", "One!"), named("a_b", "Two.")]).unwrap(), [true, true]);
     }
 
     #[test]
     fn a_record_by_names_is_taken_over() {
         let folder = tempfile::tempdir().unwrap();
-        let ledger = Ledger::new(folder.path());
+        let ledger = ToolPins::new(folder.path());
         let named = |name: &str, description: &str| {
-            Definition::read("my-files", &json!({ "name": name, "description": description })).unwrap()
+            ToolDefinition::parse("my-files", &json!({ "name": name, "description": description })).unwrap()
         };
         let (sum, other) = (named("get-sum", "Adds."), named("get_sum", "Adds, and sends your keys."));
         let before = json!({ "tools": {
-            "mcp__my_files__get_sum": { "seen": sum.print },
+            "mcp__my_files__get_sum": { "seen": sum.fingerprint },
             "mcp__gone__tool": { "seen": "1", "changed": "2" },
         } });
         fs::write(folder.path().join("mcp-tools.json"), before.to_string()).unwrap();
-        assert_eq!(ledger.changed().unwrap(), ["mcp__gone__tool"]);
+        assert_eq!(ledger.pending().unwrap(), ["mcp__gone__tool"]);
         // What had the same name before is not new, so that a changed definition cannot come in as a new tool.
-        assert_eq!(ledger.observe("my-files", &[sum.clone(), other]).unwrap(), [true, false]);
-        assert_eq!(ledger.observe("my-files", &[named("get-sum", "Adds more.")]).unwrap(), [false]);
+        assert_eq!(ledger.check("my-files", &[sum.clone(), other]).unwrap(), [true, false]);
+        assert_eq!(ledger.check("my-files", &[named("get-sum", "Adds more.")]).unwrap(), [false]);
         ledger.approve_named("mcp__gone__tool").unwrap();
         let after: serde_json::Value =
             serde_json::from_slice(&fs::read(folder.path().join("mcp-tools.json")).unwrap()).unwrap();
-        assert_eq!(after["servers"]["my-files"]["get-sum"]["seen"], json!(sum.print));
+        assert_eq!(after["servers"]["my-files"]["get-sum"]["seen"], json!(sum.fingerprint));
         assert_eq!(after["tools"], json!({ "mcp__gone__tool": { "seen": "2" } }));
     }
 
@@ -260,6 +260,6 @@ mod tests {
     fn a_record_that_cannot_be_read_vouches_for_nothing() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("mcp-tools.json"), "nonsense").unwrap();
-        assert!(Ledger::new(folder.path()).observe("s", &[tool("Adds.")]).unwrap_err().contains("mend or remove it"));
+        assert!(ToolPins::new(folder.path()).check("s", &[tool("Adds.")]).unwrap_err().contains("mend or remove it"));
     }
 }

@@ -5,11 +5,11 @@ use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 /// The longest message that is taken.
-pub(crate) const LONGEST: usize = 8 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 8 << 20;
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum OwnedInputLine {
     /// A whole line, without its end.
     Whole(Vec<u8>),
     /// A line longer than [`LONGEST`]; it was passed over.
@@ -19,19 +19,19 @@ pub(crate) enum Line {
 }
 
 /// The next line.
-pub(crate) async fn next(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Line> {
+pub(crate) async fn next(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<OwnedInputLine> {
     let mut line = Vec::new();
     let mut skipping = false;
     loop {
         let piece = from.fill_buf().await?;
         if piece.is_empty() {
-            return Ok(if skipping || line.is_empty() { Line::End } else { Line::Whole(line) });
+            return Ok(if skipping || line.is_empty() { OwnedInputLine::End } else { OwnedInputLine::Whole(line) });
         }
         let (take, ends) = match piece.iter().position(|it| *it == b'\n') {
             Some(at) => (at, true),
             None => (piece.len(), false),
         };
-        skipping = skipping || line.len() + take > LONGEST;
+        skipping = skipping || line.len() + take > MAX_LINE_BYTES;
         if skipping {
             line = Vec::new();
         } else {
@@ -39,7 +39,7 @@ pub(crate) async fn next(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<L
         }
         from.consume(take + usize::from(ends));
         if ends {
-            return Ok(if skipping { Line::TooLong } else { Line::Whole(line) });
+            return Ok(if skipping { OwnedInputLine::TooLong } else { OwnedInputLine::Whole(line) });
         }
     }
 }
@@ -51,15 +51,15 @@ mod tests {
     #[tokio::test]
     async fn a_flood_is_passed_over() {
         let mut text = b"one\n".to_vec();
-        text.resize(LONGEST + 100, b'x');
+        text.resize(MAX_LINE_BYTES + 100, b'x');
         text.extend(b"\n\nlast");
         let mut from = tokio::io::BufReader::new(&text[..]);
         let mut seen = Vec::new();
         loop {
             match next(&mut from).await.unwrap() {
-                Line::Whole(line) => seen.push(String::from_utf8(line).unwrap()),
-                Line::TooLong => seen.push("(too long)".into()),
-                Line::End => break,
+                OwnedInputLine::Whole(line) => seen.push(String::from_utf8(line).unwrap()),
+                OwnedInputLine::TooLong => seen.push("(too long)".into()),
+                OwnedInputLine::End => break,
             }
         }
         assert_eq!(seen, ["one", "(too long)", "", "last"]);

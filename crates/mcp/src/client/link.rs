@@ -16,17 +16,17 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::text;
-use crate::wire::{Id, Message};
+use crate::wire::{RequestId, RpcMessage};
 
 /// Messages that wait to be sent.
-const QUEUE: usize = 256;
+const MAX_QUEUED: usize = 256;
 /// Bytes of one piece of progress.
-const PIECE: usize = 4 << 10;
+const MAX_PROGRESS_BYTES: usize = 4 << 10;
 
 /// A conversation with a server, whatever carries it.
-pub(crate) struct Link {
+pub(crate) struct RpcConnection {
     out: mpsc::Sender<Value>,
-    waiting: Mutex<HashMap<u64, Waiting>>,
+    waiting: Mutex<HashMap<u64, ResponseWaiter>>,
     next: AtomicU64,
     /// What the server is told when it asks for roots.
     roots: Vec<PathBuf>,
@@ -38,50 +38,50 @@ pub(crate) struct Link {
     pub(crate) closing: CancellationToken,
     /// It is over.
     pub(crate) ended: CancellationToken,
-    why: OnceLock<String>,
+    close_reason: OnceLock<String>,
     /// What came that was no message.
-    pub(crate) noise: AtomicU64,
+    pub(crate) garbage_lines: AtomicU64,
 }
 
-struct Waiting {
-    answer: oneshot::Sender<Result<Value, Lost>>,
+struct ResponseWaiter {
+    answer: oneshot::Sender<Result<Value, RpcClientError>>,
     listener: Option<Call>,
 }
 
 /// Why a question got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum RpcClientError {
     /// It took too long.
     Timeout,
     /// The server said no.
     Refused(i64, String),
     /// The conversation broke off.
-    Ended(String),
+    Closed(String),
 }
 
-impl Lost {
+impl RpcClientError {
     /// For people and models.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::Timeout => "did not answer in time".into(),
             Self::Refused(code, message) => format!("answered with an error: {message} ({code})"),
-            Self::Ended(why) => why.clone(),
+            Self::Closed(why) => why.clone(),
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct RpcErrorObject {
     #[serde(default)]
     code: i64,
     #[serde(default)]
     message: String,
 }
 
-impl Link {
+impl RpcConnection {
     /// A conversation, and what is to be carried to the server.
     pub(crate) fn new(roots: Vec<PathBuf>) -> (Arc<Self>, mpsc::Receiver<Value>) {
-        let (out, queue) = mpsc::channel(QUEUE);
+        let (out, queue) = mpsc::channel(MAX_QUEUED);
         let link = Self {
             out,
             waiting: Mutex::default(),
@@ -91,24 +91,24 @@ impl Link {
             changed: Notify::new(),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
-            why: OnceLock::new(),
-            noise: AtomicU64::new(0),
+            close_reason: OnceLock::new(),
+            garbage_lines: AtomicU64::new(0),
         };
         (Arc::new(link), queue)
     }
 
     /// Asks, and waits for the answer. A question that is dropped or takes too long is taken back.
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &self,
         method: &str,
         mut params: Value,
         limit: Duration,
         listener: Option<&Call>,
-    ) -> Result<Value, Lost> {
+    ) -> Result<Value, RpcClientError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        self.waiting().insert(id, Waiting { answer, listener: listener.cloned() });
-        let mut question = Question { link: self, id, may_be_cancelled: false };
+        self.waiting().insert(id, ResponseWaiter { answer, listener: listener.cloned() });
+        let mut question = OutstandingRequest { link: self, id, may_be_cancelled: false };
         if listener.is_some() {
             params["_meta"] = json!({ "progressToken": id });
         }
@@ -117,72 +117,72 @@ impl Link {
             if self.out.send(message).await.is_ok() {
                 question.may_be_cancelled = method != "initialize";
             }
-            answered.await.unwrap_or_else(|_| Err(Lost::Ended(self.why())))
+            answered.await.unwrap_or_else(|_| Err(RpcClientError::Closed(self.close_reason())))
         };
         tokio::select! {
             biased;
             answer = exchange => answer,
-            () = self.ended.cancelled() => Err(Lost::Ended(self.why())),
-            () = tokio::time::sleep(limit) => Err(Lost::Timeout),
+            () = self.ended.cancelled() => Err(RpcClientError::Closed(self.close_reason())),
+            () = tokio::time::sleep(limit) => Err(RpcClientError::Timeout),
         }
     }
 
     /// Tells something that needs no answer.
-    pub(crate) async fn tell(&self, method: &str) {
+    pub(crate) async fn notify(&self, method: &str) {
         _ = self.out.send(json!({ "jsonrpc": "2.0", "method": method })).await;
     }
 
     /// Takes what the server sent.
-    pub(crate) fn take(&self, bytes: &[u8]) {
-        let Ok(text) = std::str::from_utf8(bytes) else { return self.noise() };
+    pub(crate) fn receive(&self, bytes: &[u8]) {
+        let Ok(text) = std::str::from_utf8(bytes) else { return self.count_garbage() };
         let text = text.trim();
         if text.is_empty() {
             return;
         }
         if text.starts_with('[') {
             match serde_json::from_str::<Vec<&RawValue>>(text) {
-                Ok(several) => several.iter().for_each(|it| self.take_one(it.get())),
-                Err(_) => self.noise(),
+                Ok(several) => several.iter().for_each(|it| self.receive_one(it.get())),
+                Err(_) => self.count_garbage(),
             }
             return;
         }
-        self.take_one(text);
+        self.receive_one(text);
     }
 
-    fn take_one(&self, text: &str) {
-        let Ok(message) = Message::read(text) else { return self.noise() };
-        let Ok(id) = message.id() else { return self.noise() };
+    fn receive_one(&self, text: &str) {
+        let Ok(message) = RpcMessage::parse(text) else { return self.count_garbage() };
+        let Ok(id) = message.id() else { return self.count_garbage() };
         match (&message.method, id) {
-            (Some(method), Some(id)) => self.answer(method, &id),
-            (Some(method), None) => self.notice(method, message.params),
-            (None, Some(id)) => self.answered(&id, &message),
-            (None, None) => self.noise(),
+            (Some(method), Some(id)) => self.handle_request(method, &id),
+            (Some(method), None) => self.handle_notification(method, message.params),
+            (None, Some(id)) => self.handle_response(&id, &message),
+            (None, None) => self.count_garbage(),
         }
     }
 
     /// An answer of the server. One that nobody waits for is dropped.
-    fn answered(&self, id: &Id, message: &Message<'_>) {
-        let Id::Number(number) = id else { return };
+    fn handle_response(&self, id: &RequestId, message: &RpcMessage<'_>) {
+        let RequestId::Number(number) = id else { return };
         let Some(waiting) = number.as_u64().and_then(|id| self.waiting().remove(&id)) else { return };
         let answer = match (message.result, message.error) {
             (Some(result), None) => serde_json::from_str(result.get())
-                .map_err(|error| Lost::Refused(-32603, format!("an answer that cannot be read: {error}"))),
+                .map_err(|error| RpcClientError::Refused(-32603, format!("an answer that cannot be read: {error}"))),
             (_, Some(error)) => {
-                let error: Refusal = serde_json::from_str(error.get())
-                    .unwrap_or(Refusal { code: -32603, message: "an error that cannot be read".into() });
-                Err(Lost::Refused(error.code, text::remark(&error.message)))
+                let error: RpcErrorObject = serde_json::from_str(error.get())
+                    .unwrap_or(RpcErrorObject { code: -32603, message: "an error that cannot be read".into() });
+                Err(RpcClientError::Refused(error.code, text::quote_message(&error.message)))
             }
-            (None, None) => Err(Lost::Refused(-32603, "an answer without a result".into())),
+            (None, None) => Err(RpcClientError::Refused(-32603, "an answer without a result".into())),
         };
         _ = waiting.answer.send(answer);
     }
 
     /// A question of the server. A flood of them is not all answered.
-    fn answer(&self, method: &str, id: &Id) {
+    fn handle_request(&self, method: &str, id: &RequestId) {
         let reply = match method {
             "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
             "roots/list" if !self.roots.is_empty() => {
-                let roots: Vec<_> = self.roots.iter().map(|it| json!({ "uri": uri(it) })).collect();
+                let roots: Vec<_> = self.roots.iter().map(|it| json!({ "uri": file_uri(it) })).collect();
                 json!({ "jsonrpc": "2.0", "id": id, "result": { "roots": roots } })
             }
             _ => json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "Method not found" } }),
@@ -190,7 +190,7 @@ impl Link {
         _ = self.out.try_send(reply);
     }
 
-    fn notice(&self, method: &str, params: Option<&RawValue>) {
+    fn handle_notification(&self, method: &str, params: Option<&RawValue>) {
         match method {
             "notifications/tools/list_changed" => self.changed.notify_one(),
             "notifications/progress" => {
@@ -199,7 +199,7 @@ impl Link {
                     .as_u64()
                     .and_then(|id| self.waiting().get(&id).and_then(|it| it.listener.clone()));
                 if let Some(call) = call {
-                    call.say(&progress(&params));
+                    call.report_progress(&progress(&params));
                 }
             }
             _ => {}
@@ -207,14 +207,14 @@ impl Link {
     }
 
     /// Nobody will be told any more: the first reason counts.
-    pub(crate) fn end(&self, why: impl Into<String>) {
-        _ = self.why.set(why.into());
+    pub(crate) fn close(&self, why: impl Into<String>) {
+        _ = self.close_reason.set(why.into());
         self.ended.cancel();
-        self.fail_all(&Lost::Ended(self.why()));
+        self.fail_all(&RpcClientError::Closed(self.close_reason()));
     }
 
     /// Every open question gets this for an answer.
-    pub(crate) fn fail_all(&self, lost: &Lost) {
+    pub(crate) fn fail_all(&self, lost: &RpcClientError) {
         let open: Vec<_> = self.waiting().drain().collect();
         for (_, waiting) in open {
             _ = waiting.answer.send(Err(lost.clone()));
@@ -222,7 +222,7 @@ impl Link {
     }
 
     /// One open question gets this for an answer.
-    pub(crate) fn fail(&self, id: u64, lost: Lost) {
+    pub(crate) fn fail(&self, id: u64, lost: RpcClientError) {
         if let Some(waiting) = self.waiting().remove(&id) {
             _ = waiting.answer.send(Err(lost));
         }
@@ -234,27 +234,27 @@ impl Link {
     }
 
     /// Why it is over.
-    pub(crate) fn why(&self) -> String {
-        self.why.get().cloned().unwrap_or_else(|| "the connection ended".into())
+    pub(crate) fn close_reason(&self) -> String {
+        self.close_reason.get().cloned().unwrap_or_else(|| "the connection ended".into())
     }
 
-    fn noise(&self) {
-        self.noise.fetch_add(1, Ordering::Relaxed);
+    fn count_garbage(&self) {
+        self.garbage_lines.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, ResponseWaiter>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A question on its way. When nobody waits any more, the server is told.
-struct Question<'a> {
-    link: &'a Link,
+struct OutstandingRequest<'a> {
+    link: &'a RpcConnection,
     id: u64,
     may_be_cancelled: bool,
 }
 
-impl Drop for Question<'_> {
+impl Drop for OutstandingRequest<'_> {
     fn drop(&mut self) {
         let open = self.link.waiting().remove(&self.id).is_some();
         if open && self.may_be_cancelled {
@@ -267,7 +267,7 @@ impl Drop for Question<'_> {
 
 fn progress(params: &Value) -> String {
     let words = params["message"].as_str().unwrap_or_default();
-    let words = text::plain(&words[..words.floor_char_boundary(PIECE)]);
+    let words = text::strip_control(&words[..words.floor_char_boundary(MAX_PROGRESS_BYTES)]);
     let steps = match (params["progress"].as_f64(), params["total"].as_f64()) {
         (Some(done), Some(total)) => format!("{done}/{total}"),
         (Some(done), None) => done.to_string(),
@@ -281,7 +281,7 @@ fn progress(params: &Value) -> String {
 }
 
 /// A folder as a URI.
-fn uri(path: &std::path::Path) -> String {
+fn file_uri(path: &std::path::Path) -> String {
     let mut uri = String::from("file://");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {

@@ -1,6 +1,6 @@
 //! The other side: tools and resources of MCP servers, for an engine.
 //!
-//! [`Servers::start`] starts every configured server in the background and keeps it; [`Servers::entries`] are the tools
+//! [`McpServers::start`] starts every configured server in the background and keeps it; [`McpServers::entries`] are the tools
 //! of those that answer. What a server says is a stranger's text: it is bounded, cleaned and pinned, and it never
 //! lowers what the gate asks.
 
@@ -21,16 +21,16 @@ mod stdio;
 mod text;
 
 pub use name::is_tool_of;
-pub use servers::{Changed, LeftOut, Report, Servers, Status};
-pub use settings::{Folders, Settings, Transport};
+pub use servers::{ChangedTool, McpServers, ServerReport, ServerStatus, SkippedTool};
+pub use settings::{McpClientConfig, McpDirs, Transport};
 
 /// What a server may say, tried on any bytes: messages, streams of events, definitions.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn try_any(data: &[u8]) {
-    let (link, _queue) = link::Link::new(Vec::new());
-    data.split(|byte| *byte == b'\n').for_each(|line| link.take(line));
+pub(crate) fn fuzz_any(data: &[u8]) {
+    let (link, _queue) = link::RpcConnection::new(Vec::new());
+    data.split(|byte| *byte == b'\n').for_each(|line| link.receive(line));
     let events = |size: usize| {
-        let mut events = sse::Events::default();
+        let mut events = sse::SseParser::default();
         data.chunks(size)
             .map(|piece| events.push(piece))
             .collect::<Result<Vec<_>, _>>()
@@ -38,9 +38,9 @@ pub(crate) fn try_any(data: &[u8]) {
     };
     assert_eq!(events(1), events(data.len().max(1)));
     let Ok(told) = serde_json::from_slice::<serde_json::Value>(data) else { return };
-    if let Ok(taken) = definition::Definition::read("server", &told) {
-        let offered = name::assigned(&[], &[("server", &taken.tool)]);
+    if let Ok(taken) = definition::ToolDefinition::parse("server", &told) {
+        let offered = name::assigned(&[], &[("server", &taken.server_name)]);
         assert!(offered[0].len() <= 64 && taken.schema.is_object(), "{taken:?}");
-        assert!(!taken.description.chars().any(text::is_hidden), "{taken:?}");
+        assert!(!taken.description.chars().any(text::is_invisible), "{taken:?}");
     }
 }

@@ -14,7 +14,7 @@ const MAX_LENGTH: usize = 64;
 const SUFFIX: usize = 8;
 
 /// What is wrong with a server's name, if something is.
-pub(crate) fn fault(server: &str) -> Option<&'static str> {
+pub(crate) fn server_name_error(server: &str) -> Option<&'static str> {
     let fits = (1..=48).contains(&server.len())
         && server.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-');
     if !fits {
@@ -31,7 +31,7 @@ pub(crate) fn fault(server: &str) -> Option<&'static str> {
 
 /// `mcp__SERVER__TOOL` in full, in characters that every provider takes.
 pub(crate) fn plain(server: &str, tool: &str) -> String {
-    format!("mcp__{}__{}", cleaned(server), cleaned(tool))
+    format!("mcp__{}__{}", to_identifier(server), to_identifier(tool))
 }
 
 /// The names under which tools are offered, one for each pair of server and tool.
@@ -71,11 +71,11 @@ fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<&'a str, Stri
     }
     let mut parts = HashMap::new();
     for (_, mut names) in alike {
-        names.sort_by_key(|name| (cleaned(name) != **name, name.contains('-'), *name));
+        names.sort_by_key(|name| (to_identifier(name) != **name, name.contains('-'), *name));
         for (at, name) in names.into_iter().enumerate() {
             let part = match at {
-                0 => cleaned(name),
-                _ => format!("{}_{}", cleaned(name), &hex(&Sha256::digest(name))[..SUFFIX]),
+                0 => to_identifier(name),
+                _ => format!("{}_{}", to_identifier(name), &hex(&Sha256::digest(name))[..SUFFIX]),
             };
             parts.insert(name, part);
         }
@@ -85,7 +85,7 @@ fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<&'a str, Stri
 
 /// The name under which earlier versions recorded a tool.
 pub(crate) fn recorded_before(server: &str, tool: &str) -> String {
-    let name = format!("mcp__{}__{}", cleaned(server), cleaned(tool)).replace('-', "_");
+    let name = format!("mcp__{}__{}", to_identifier(server), to_identifier(tool)).replace('-', "_");
     shortened(name, server, tool)
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn meant(name: &str, tools: &[(String, String)]) -> Result<Option<usi
 }
 
 /// Letters, digits, `_` and `-`.
-pub(crate) fn cleaned(name: &str) -> String {
+pub(crate) fn to_identifier(name: &str) -> String {
     name.chars().map(|it| if it.is_ascii_alphanumeric() || it == '-' { it } else { '_' }).collect()
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Whether a pattern of `allow` or `deny` means a tool: by its name here, by the server's own, or by its server.
-pub(crate) fn means(pattern: &str, server: &str, tool: &str, purpose: PatternPurpose) -> bool {
+pub(crate) fn matches_pattern(pattern: &str, server: &str, tool: &str, purpose: PatternPurpose) -> bool {
     let names = [plain(server, tool), recorded_before(server, tool), tool.to_owned()];
     names.iter().any(|name| name_matches(pattern, name, purpose))
 }
@@ -190,7 +190,8 @@ mod tests {
 
     #[test]
     fn a_server_cannot_pretend_to_be_two() {
-        let seen = ["my-files", "a__b", "a-_b", "a--b", "a_", "-a", "", "emoji🦀"].map(|it| fault(it).is_some());
+        let seen =
+            ["my-files", "a__b", "a-_b", "a--b", "a_", "-a", "", "emoji🦀"].map(|it| server_name_error(it).is_some());
         assert_eq!(seen, [false, true, true, true, true, true, true, true]);
     }
 
@@ -198,7 +199,7 @@ mod tests {
     fn a_pattern_means_a_tool_a_group_or_a_server() {
         let patterns = ["mcp__s__*", "mcp__s", "mcp__*", "mcp__s__read", "read*", "mcp__t__*", "mcp__s__rea", "write"];
         for purpose in [PatternPurpose::Restrict, PatternPurpose::Grant] {
-            let seen = patterns.map(|it| means(it, "s", "read", purpose));
+            let seen = patterns.map(|it| matches_pattern(it, "s", "read", purpose));
             assert_eq!(seen, [true, true, true, true, true, false, false, false]);
         }
     }
@@ -214,9 +215,9 @@ mod tests {
             "mcp__my_files",
             "mcp__my-files__g*",
         ];
-        let seen = patterns.map(|it| means(it, "my-files", "get-sum", PatternPurpose::Restrict));
+        let seen = patterns.map(|it| matches_pattern(it, "my-files", "get-sum", PatternPurpose::Restrict));
         assert_eq!(seen, [true; 6]);
-        assert!(means(&format!("mcp__my_files__{long}"), "my-files", &long, PatternPurpose::Restrict));
+        assert!(matches_pattern(&format!("mcp__my_files__{long}"), "my-files", &long, PatternPurpose::Restrict));
     }
 
     #[test]

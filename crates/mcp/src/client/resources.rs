@@ -14,21 +14,21 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
-    call::bounded,
+    call::truncate,
     connect,
-    link::{Link, Lost},
+    link::{RpcClientError, RpcConnection},
     name,
-    servers::{Inner, Server},
+    servers::{ConnectedServer, McpServersInner},
     text,
 };
 
 /// Characters of what a list tells about one resource.
-const REMARK: usize = 1000;
+const MAX_SUMMARY_CHARS: usize = 1000;
 /// How long one server may take when all are asked.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `ListMcpResources` and `ReadMcpResource`.
-pub(crate) fn entries(inner: &Arc<Inner>) -> Vec<Entry> {
+pub(crate) fn entries(inner: &Arc<McpServersInner>) -> Vec<Entry> {
     let text = |about: &str| json!({ "type": "string", "description": about });
     let listing = json!({
         "type": "object",
@@ -72,7 +72,7 @@ pub(crate) fn entries(inner: &Arc<Inner>) -> Vec<Entry> {
                 })
             },
         )
-        .of_stranger("an MCP server"),
+        .with_untrusted_origin("an MCP server"),
     ]
 }
 
@@ -83,8 +83,8 @@ fn spec(name: &str, description: &str, schema: Value, effects: Effects) -> Spec 
         rule_names: Vec::new(),
         annotations: None,
         description: description.into(),
-        schema,
-        output: None,
+        input_schema: schema,
+        output_schema: None,
         effects,
         tier: None,
         timeout: Duration::from_secs(300),
@@ -95,9 +95,9 @@ fn spec(name: &str, description: &str, schema: Value, effects: Effects) -> Spec 
     }
 }
 
-async fn list(inner: &Inner, only: Option<&str>) -> Result<Reply> {
+async fn list(inner: &McpServersInner, only: Option<&str>) -> Result<Reply> {
     let servers = match only {
-        Some(name) => vec![inner.named(name)?.clone()],
+        Some(name) => vec![inner.find(name)?.clone()],
         None => inner.servers.clone(),
     };
     let asked = servers.iter().map(|server| async move {
@@ -110,8 +110,8 @@ async fn list(inner: &Inner, only: Option<&str>) -> Result<Reply> {
         };
         match (resources_of(server, &link).await, only) {
             (Ok(found), _) => Ok((server, found.into_iter().map(Ok).collect())),
-            (Err(lost), Some(_)) => Err(failed(server, &lost)),
-            (Err(lost), None) => Ok((server, vec![Err(failed(server, &lost).to_string())])),
+            (Err(lost), Some(_)) => Err(request_error(server, &lost)),
+            (Err(lost), None) => Ok((server, vec![Err(request_error(server, &lost).to_string())])),
         }
     });
     let (mut all, mut notes) = (Vec::new(), Vec::new());
@@ -126,32 +126,32 @@ async fn list(inner: &Inner, only: Option<&str>) -> Result<Reply> {
     Ok(Reply { notes, ..Reply::json(all.into()) })
 }
 
-async fn resources_of(server: &Server, link: &Link) -> Result<Vec<Value>, Lost> {
-    let limit = server.settings.call.min(PATIENCE);
+async fn resources_of(server: &ConnectedServer, link: &RpcConnection) -> Result<Vec<Value>, RpcClientError> {
+    let limit = server.settings.call_timeout.min(LIST_TIMEOUT);
     let found = connect::list(link, "resources/list", "resources", limit).await?;
-    Ok(found.iter().filter_map(|it| listed(server, it)).collect())
+    Ok(found.iter().filter_map(|it| resource_summary(server, it)).collect())
 }
 
-fn listed(server: &Server, told: &Value) -> Option<Value> {
-    let uri = told["uri"].as_str().filter(|it| it.len() <= 8192 && !it.chars().any(text::is_hidden))?;
+fn resource_summary(server: &ConnectedServer, told: &Value) -> Option<Value> {
+    let uri = told["uri"].as_str().filter(|it| it.len() <= 8192 && !it.chars().any(text::is_invisible))?;
     let mut item = Map::new();
     item.insert("uri".into(), uri.into());
-    item.insert("name".into(), text::clean(told["name"].as_str().unwrap_or(uri), REMARK).into());
+    item.insert("name".into(), text::clean_description(told["name"].as_str().unwrap_or(uri), MAX_SUMMARY_CHARS).into());
     for key in ["mimeType", "description"] {
         if let Some(words) = told[key].as_str() {
-            item.insert(key.into(), text::clean(words, REMARK).into());
+            item.insert(key.into(), text::clean_description(words, MAX_SUMMARY_CHARS).into());
         }
     }
     item.insert("server".into(), server.settings.name.as_str().into());
     Some(item.into())
 }
 
-async fn read(inner: &Inner, server: &str, uri: &str) -> Result<Reply> {
-    let server = inner.named(server)?;
+async fn read(inner: &McpServersInner, server: &str, uri: &str) -> Result<Reply> {
+    let server = inner.find(server)?;
     let none = || Error::failed(format!("the MCP server `{}` has no resources", server.settings.name));
     let link = server.link_for_resources()?.ok_or_else(none)?;
-    let asked = link.ask("resources/read", json!({ "uri": uri }), server.settings.call, None).await;
-    let mut answer = asked.map_err(|lost| failed(server, &lost))?;
+    let asked = link.request("resources/read", json!({ "uri": uri }), server.settings.call_timeout, None).await;
+    let mut answer = asked.map_err(|lost| request_error(server, &lost))?;
     let mut contents = Vec::new();
     if let Value::Array(parts) = answer["contents"].take() {
         for part in parts {
@@ -162,26 +162,31 @@ async fn read(inner: &Inner, server: &str, uri: &str) -> Result<Reply> {
 }
 
 /// One content of a resource: its text, or the file that it was saved to.
-pub(crate) fn content(inner: &Inner, server: &Server, told: &Value) -> Result<Value, String> {
+pub(crate) fn content(inner: &McpServersInner, server: &ConnectedServer, told: &Value) -> Result<Value, String> {
     let mut content = Map::new();
-    content.insert("uri".into(), text::remark(told["uri"].as_str().unwrap_or_default()).into());
-    let mime = told["mimeType"].as_str().map(text::remark);
+    content.insert("uri".into(), text::quote_message(told["uri"].as_str().unwrap_or_default()).into());
+    let mime = told["mimeType"].as_str().map(text::quote_message);
     if let Some(mime) = &mime {
         content.insert("mimeType".into(), mime.as_str().into());
     }
     if let Some(words) = told["text"].as_str() {
-        content.insert("text".into(), bounded(&text::plain(words), server.settings.output).into());
+        content.insert("text".into(), truncate(&text::strip_control(words), server.settings.max_output_bytes).into());
     } else if let Some(blob) = told["blob"].as_str() {
         let bytes = BASE64.decode(blob).map_err(|error| format!("the server sent broken base64: {error}"))?;
-        let file =
-            saved(inner, server, &bytes, mime.as_deref()).map_err(|error| format!("it cannot be saved: {error}"))?;
+        let file = save_blob(inner, server, &bytes, mime.as_deref())
+            .map_err(|error| format!("it cannot be saved: {error}"))?;
         content.insert("blobSavedTo".into(), file.into());
     }
     Ok(content.into())
 }
 
 /// Saves bytes to a file that is named after them.
-fn saved(inner: &Inner, server: &Server, bytes: &[u8], mime: Option<&str>) -> io::Result<String> {
+fn save_blob(
+    inner: &McpServersInner,
+    server: &ConnectedServer,
+    bytes: &[u8],
+    mime: Option<&str>,
+) -> io::Result<String> {
     let folder = &inner.folders.blobs;
     if !folder.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -189,10 +194,10 @@ fn saved(inner: &Inner, server: &Server, bytes: &[u8], mime: Option<&str>) -> io
     let mark = name::hex(&Sha256::digest(bytes));
     let ending = match mime.unwrap_or_default() {
         "text/plain" => "txt".to_owned(),
-        mime => mime.split('/').nth(1).map(name::cleaned).unwrap_or_default(),
+        mime => mime.split('/').nth(1).map(name::to_identifier).unwrap_or_default(),
     };
     let ending = if (1..=8).contains(&ending.len()) { &ending } else { "bin" };
-    let file = format!("{}-{}.{ending}", name::cleaned(&server.settings.name), &mark[..16]);
+    let file = format!("{}-{}.{ending}", name::to_identifier(&server.settings.name), &mark[..16]);
     let path = folder.join(file);
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
         // Half of it would be taken for the whole the next time.
@@ -204,9 +209,9 @@ fn saved(inner: &Inner, server: &Server, bytes: &[u8], mime: Option<&str>) -> io
     Ok(path.display().to_string())
 }
 
-fn failed(server: &Server, lost: &Lost) -> Error {
+fn request_error(server: &ConnectedServer, lost: &RpcClientError) -> Error {
     match lost {
-        Lost::Timeout => Error::Timeout(server.settings.call),
-        lost => Error::failed(format!("the MCP server `{}` {}", server.settings.name, lost.told())),
+        RpcClientError::Timeout => Error::Timeout(server.settings.call_timeout),
+        lost => Error::failed(format!("the MCP server `{}` {}", server.settings.name, lost.message())),
     }
 }

@@ -6,30 +6,30 @@ use std::{
     time::Duration,
 };
 
-use helve_contract::{CancellationToken, Effects, Entry, Error, PortSet, Result, Spec, nearest};
+use helve_contract::{CancellationToken, Effects, Entry, Error, PortSet, Result, Spec, closest_names};
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     call,
-    definition::Definition,
+    definition::ToolDefinition,
     keeper,
-    ledger::Ledger,
-    link::Link,
+    ledger::ToolPins,
+    link::RpcConnection,
     name, resources,
-    settings::{Folders, Settings},
-    stdio::Group,
+    settings::{McpClientConfig, McpDirs},
+    stdio::ProcessGroup,
 };
 
 /// The configured servers. Cheap to clone; they run until the last clone and the last of their tools are gone.
 #[derive(Clone)]
-pub struct Servers {
-    inner: Arc<Inner>,
+pub struct McpServers {
+    inner: Arc<McpServersInner>,
 }
 
 /// How a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum ServerStatus {
     /// It is being started.
     Starting,
     /// It answers.
@@ -42,20 +42,20 @@ pub enum Status {
 
 /// How a server is, for people.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct ServerReport {
     /// Its name.
     pub name: String,
     /// How it is.
-    pub status: Status,
+    pub status: ServerStatus,
     /// How many tools it offers.
     pub tools: usize,
     /// Lines that were no messages.
-    pub noise: u64,
+    pub garbage_lines: u64,
 }
 
 /// A tool that is not offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct SkippedTool {
     /// Whose tool it is.
     pub server: String,
     /// What its server calls it.
@@ -66,7 +66,7 @@ pub struct LeftOut {
 
 /// A tool whose definition changed since it was approved, as it is now.
 #[derive(Clone, Debug)]
-pub struct Changed {
+pub struct ChangedTool {
     /// What it is called here.
     pub name: String,
     /// What its server says about it.
@@ -75,111 +75,123 @@ pub struct Changed {
     pub schema: Value,
 }
 
-pub(crate) struct Inner {
-    pub(crate) servers: Vec<Arc<Server>>,
-    pub(crate) folders: Folders,
-    refused: Vec<Report>,
+pub(crate) struct McpServersInner {
+    pub(crate) servers: Vec<Arc<ConnectedServer>>,
+    pub(crate) folders: McpDirs,
+    refused: Vec<ServerReport>,
     stop: CancellationToken,
-    keepers: Mutex<Vec<JoinHandle<()>>>,
-    news: watch::Receiver<u64>,
+    supervisors: Mutex<Vec<JoinHandle<()>>>,
+    changes: watch::Receiver<u64>,
 }
 
-impl Drop for Inner {
+impl Drop for McpServersInner {
     fn drop(&mut self) {
         self.stop.cancel();
         // At once: nobody may be left to drive what would do it politely.
         for server in &self.servers {
-            server.hold(None);
+            server.set_process_group(None);
         }
     }
 }
 
-pub(crate) struct Server {
-    pub(crate) settings: Settings,
-    pub(crate) ledger: Ledger,
-    live: Mutex<Live>,
+pub(crate) struct ConnectedServer {
+    pub(crate) settings: McpClientConfig,
+    pub(crate) ledger: ToolPins,
+    live: Mutex<ServerState>,
     news: watch::Sender<u64>,
 }
 
-struct Live {
-    status: Status,
-    link: Option<Arc<Link>>,
-    group: Option<Group>,
-    tools: Vec<Known>,
+struct ServerState {
+    status: ServerStatus,
+    link: Option<Arc<RpcConnection>>,
+    group: Option<ProcessGroup>,
+    tools: Vec<KnownTool>,
     /// Its tools when it was last there.
-    last: Vec<Known>,
-    left: Vec<LeftOut>,
+    last_tools: Vec<KnownTool>,
+    skipped: Vec<SkippedTool>,
     has_resources: bool,
 }
 
 #[derive(Clone)]
-struct Known {
-    tool: Arc<Definition>,
+struct KnownTool {
+    tool: Arc<ToolDefinition>,
     /// Whether it is what it was when it was approved.
-    holds: bool,
+    is_pinned: bool,
 }
 
-impl Servers {
+impl McpServers {
     /// Starts all servers in the background, at the same time. Needs a runtime, and returns at once.
-    pub fn start(settings: Vec<Settings>, folders: Folders) -> Self {
+    pub fn start(settings: Vec<McpClientConfig>, folders: McpDirs) -> Self {
         let (news, heard) = watch::channel(0);
-        let (mut servers, mut refused) = (Vec::<Arc<Server>>::new(), Vec::new());
+        let (mut servers, mut refused) = (Vec::<Arc<ConnectedServer>>::new(), Vec::new());
         for settings in settings {
             let twice = servers.iter().any(|it| it.settings.name == settings.name);
-            let why = name::fault(&settings.name).or(twice.then_some("another server has the same name"));
+            let why = name::server_name_error(&settings.name).or(twice.then_some("another server has the same name"));
             match why {
                 Some(why) => {
-                    let status = Status::Refused(why.to_owned());
-                    refused.push(Report { name: settings.name, status, tools: 0, noise: 0 });
+                    let status = ServerStatus::Refused(why.to_owned());
+                    refused.push(ServerReport { name: settings.name, status, tools: 0, garbage_lines: 0 });
                 }
-                None => servers.push(Arc::new(Server::new(settings, Ledger::new(&folders.state), news.clone()))),
+                None => {
+                    servers.push(Arc::new(ConnectedServer::new(settings, ToolPins::new(&folders.state), news.clone())))
+                }
             }
         }
         let stop = CancellationToken::new();
-        let keepers = servers.iter().map(|it| tokio::spawn(keeper::keep(it.clone(), stop.clone()))).collect();
-        Self { inner: Arc::new(Inner { servers, folders, refused, stop, keepers: Mutex::new(keepers), news: heard }) }
+        let keepers = servers.iter().map(|it| tokio::spawn(keeper::supervise(it.clone(), stop.clone()))).collect();
+        Self {
+            inner: Arc::new(McpServersInner {
+                servers,
+                folders,
+                refused,
+                stop,
+                supervisors: Mutex::new(keepers),
+                changes: heard,
+            }),
+        }
     }
 
     /// Waits until no server is being started any more, or for so long.
-    pub async fn settled(&self, most: Duration) {
-        let settled = |servers: &[Arc<Server>]| servers.iter().all(|it| it.live().status != Status::Starting);
-        let mut news = self.inner.news.clone();
+    pub async fn wait_started(&self, most: Duration) {
+        let settled =
+            |servers: &[Arc<ConnectedServer>]| servers.iter().all(|it| it.live().status != ServerStatus::Starting);
+        let mut news = self.inner.changes.clone();
         let waiting = async { while !settled(&self.inner.servers) && news.changed().await.is_ok() {} };
         _ = tokio::time::timeout(most, waiting).await;
     }
 
     /// Waits until something about the servers or their tools is new since the last time this receiver was asked.
-    pub fn news(&self) -> watch::Receiver<u64> {
-        self.inner.news.clone()
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.inner.changes.clone()
     }
 
     /// The tools that can be called now. Ask again after news: an entry whose tool is gone says so when it is called.
     pub fn entries(&self) -> Vec<Entry> {
-        let (offered, _) = self.inner.table(false);
+        let (offered, _) = self.inner.resolve_tools(false);
         offered.into_iter().map(|it| self.entry(it)).collect()
     }
 
     /// The same with the tools of servers that are away for the moment: who calls one is told to try again.
-    pub fn lasting_entries(&self) -> Vec<Entry> {
-        let (offered, _) = self.inner.table(true);
+    pub fn entries_with_offline(&self) -> Vec<Entry> {
+        let (offered, _) = self.inner.resolve_tools(true);
         offered.into_iter().map(|it| self.entry(it)).collect()
     }
 
-    fn entry(&self, Offered { server, tool, name }: Offered) -> Entry {
+    fn entry(&self, OfferedTool { server, tool, name }: OfferedTool) -> Entry {
         let spec = Spec {
             // Rules also know it by the server's own spelling, whatever it is offered as.
             rule_names: if tool.name == name { Vec::new() } else { vec![tool.name.clone()] },
             name,
             aliases: Vec::new(),
             description: tool.description.clone(),
-            schema: tool.schema.clone(),
-            output: None,
+            input_schema: tool.schema.clone(),
+            output_schema: None,
             // What a server says about its tools does not count at the gate; clients get it as it stands.
             annotations: Some(tool.annotations),
-            effects: Effects::READS.and(Effects::WRITES).and(Effects::NETWORK),
+            effects: Effects::READS.union(Effects::WRITES).union(Effects::NETWORK),
             tier: None,
             // The call keeps the clock itself, so that the server is told; this is for the case that it cannot.
-            timeout: server.settings.call.saturating_add(Duration::from_secs(5)),
+            timeout: server.settings.call_timeout.saturating_add(Duration::from_secs(5)),
             needs: PortSet::NONE,
             profile: None,
             access: None,
@@ -188,9 +200,9 @@ impl Servers {
         let stranger = format!("the MCP server {}", server.settings.name);
         Entry::dynamic(spec, move |args, call| {
             let (inner, server, tool) = (inner.clone(), server.clone(), tool.clone());
-            Box::pin(async move { call::run(&inner, &server, &tool, args, call).await })
+            Box::pin(async move { call::call_tool(&inner, &server, &tool, args, call).await })
         })
-        .of_stranger(&stranger)
+        .with_untrusted_origin(&stranger)
     }
 
     /// The tools `ListMcpResources` and `ReadMcpResource`.
@@ -199,73 +211,73 @@ impl Servers {
     }
 
     /// How every server is.
-    pub fn reports(&self) -> Vec<Report> {
-        let of = |server: &Arc<Server>| {
+    pub fn reports(&self) -> Vec<ServerReport> {
+        let of = |server: &Arc<ConnectedServer>| {
             let live = server.live();
-            Report {
+            ServerReport {
                 name: server.settings.name.clone(),
                 status: live.status.clone(),
-                tools: live.tools.iter().filter(|it| it.holds).count(),
-                noise: live.link.as_ref().map_or(0, |it| it.noise.load(Ordering::Relaxed)),
+                tools: live.tools.iter().filter(|it| it.is_pinned).count(),
+                garbage_lines: live.link.as_ref().map_or(0, |it| it.garbage_lines.load(Ordering::Relaxed)),
             }
         };
         self.inner.servers.iter().map(of).chain(self.inner.refused.iter().cloned()).collect()
     }
 
     /// The tools that are not offered, and why. Those that a list leaves out by its owner's wish are not among them.
-    pub fn left_out(&self) -> Vec<LeftOut> {
-        self.inner.table(false).1
+    pub fn skipped(&self) -> Vec<SkippedTool> {
+        self.inner.resolve_tools(false).1
     }
 
     /// The tools whose definition changed since it was approved.
-    pub fn quarantined(&self) -> Vec<Changed> {
-        let changed = |it: Listed| Changed {
+    pub fn quarantined(&self) -> Vec<ChangedTool> {
+        let changed = |it: Listed| ChangedTool {
             description: it.known.tool.description.clone(),
             schema: it.known.tool.schema.clone(),
             name: it.name,
         };
-        self.inner.listed(false).into_iter().filter(|it| !it.known.holds).map(changed).collect()
+        self.inner.listed(false).into_iter().filter(|it| !it.known.is_pinned).map(changed).collect()
     }
 
     /// Takes a tool as it is now, by the user's word.
     pub fn approve(&self, name: &str) -> Result<()> {
-        let waiting: Vec<Listed> = self.inner.listed(false).into_iter().filter(|it| !it.known.holds).collect();
+        let waiting: Vec<Listed> = self.inner.listed(false).into_iter().filter(|it| !it.known.is_pinned).collect();
         let names: Vec<_> = waiting.iter().map(|it| (it.name.clone(), it.known.tool.name.clone())).collect();
         let Some(at) = name::meant(name, &names).map_err(Error::failed)? else {
             return Err(Error::failed(format!("no change of a tool `{name}` waits for approval")));
         };
         let Listed { server, known, .. } = &waiting[at];
-        let (tool, print) = (&known.tool.tool, &known.tool.print);
+        let (tool, print) = (&known.tool.server_name, &known.tool.fingerprint);
         server.ledger.approve(&server.settings.name, tool, print).map_err(Error::failed)?;
         for now in &mut server.live().tools {
             // It may be another one by now, which waits for a yes of its own.
-            now.holds |= now.tool.tool == *tool && now.tool.print == *print;
+            now.is_pinned |= now.tool.server_name == *tool && now.tool.fingerprint == *print;
         }
-        server.told();
+        server.notify_changed();
         Ok(())
     }
 
     /// Takes a changed tool as a session last saw it, without starting its server.
-    pub fn approve_recorded(folders: &Folders, name: &str) -> Result<()> {
-        Ledger::new(&folders.state).approve_named(name).map_err(Error::failed)
+    pub fn approve_recorded(folders: &McpDirs, name: &str) -> Result<()> {
+        ToolPins::new(&folders.state).approve_named(name).map_err(Error::failed)
     }
 
     /// The tools with a change that waits for approval, by the record alone.
-    pub fn recorded_changes(folders: &Folders) -> Result<Vec<String>> {
-        Ledger::new(&folders.state).changed().map_err(Error::failed)
+    pub fn recorded_changes(folders: &McpDirs) -> Result<Vec<String>> {
+        ToolPins::new(&folders.state).pending().map_err(Error::failed)
     }
 
     /// Asks a server whether it is there.
     pub async fn ping(&self, server: &str) -> Result<()> {
-        let server = self.inner.named(server)?;
-        let asked = server.link()?.ask("ping", json!({}), server.settings.start, None).await;
-        asked.map(|_| ()).map_err(|lost| Error::failed(lost.told()))
+        let server = self.inner.find(server)?;
+        let asked = server.link()?.request("ping", json!({}), server.settings.start_timeout, None).await;
+        asked.map(|_| ()).map_err(|lost| Error::failed(lost.message()))
     }
 
     /// Ends all servers in good order, and waits for it.
     pub async fn stop(&self) {
         self.inner.stop.cancel();
-        let keepers = std::mem::take(&mut *self.inner.keepers.lock().unwrap_or_else(PoisonError::into_inner));
+        let keepers = std::mem::take(&mut *self.inner.supervisors.lock().unwrap_or_else(PoisonError::into_inner));
         for keeper in keepers {
             _ = tokio::time::timeout(Duration::from_secs(5), keeper).await;
         }
@@ -273,63 +285,65 @@ impl Servers {
 }
 
 /// A tool that can be called, whose it is, and the name it is offered under.
-struct Offered {
-    server: Arc<Server>,
-    tool: Arc<Definition>,
+struct OfferedTool {
+    server: Arc<ConnectedServer>,
+    tool: Arc<ToolDefinition>,
     name: String,
 }
 
 /// A tool that a server has, offered or not.
 struct Listed {
-    server: Arc<Server>,
-    known: Known,
+    server: Arc<ConnectedServer>,
+    known: KnownTool,
     name: String,
 }
 
-impl Inner {
+impl McpServersInner {
     /// The tools of all servers with their names. With `lasting`, also those of servers that are away for the moment.
     fn listed(&self, lasting: bool) -> Vec<Listed> {
-        let of = |server: &Arc<Server>| -> Vec<(Arc<Server>, Known)> {
+        let of = |server: &Arc<ConnectedServer>| -> Vec<(Arc<ConnectedServer>, KnownTool)> {
             let live = server.live();
-            let tools = if lasting && live.link.is_none() { &live.last } else { &live.tools };
+            let tools = if lasting && live.link.is_none() { &live.last_tools } else { &live.tools };
             tools.iter().map(|known| (server.clone(), known.clone())).collect()
         };
         let all: Vec<_> = self.servers.iter().flat_map(of).collect();
         let servers: Vec<&str> = self.servers.iter().map(|it| it.settings.name.as_str()).collect();
-        let keys: Vec<_> =
-            all.iter().map(|(server, known)| (server.settings.name.as_str(), known.tool.tool.as_str())).collect();
+        let keys: Vec<_> = all
+            .iter()
+            .map(|(server, known)| (server.settings.name.as_str(), known.tool.server_name.as_str()))
+            .collect();
         let names = name::assigned(&servers, &keys);
         all.into_iter().zip(names).map(|((server, known), name)| Listed { server, known, name }).collect()
     }
 
     /// What is offered, and what is not. Of two tools with one name the first is offered.
-    fn table(&self, lasting: bool) -> (Vec<Offered>, Vec<LeftOut>) {
-        let mut left: Vec<LeftOut> = self.servers.iter().flat_map(|it| it.live().left.clone()).collect();
+    fn resolve_tools(&self, lasting: bool) -> (Vec<OfferedTool>, Vec<SkippedTool>) {
+        let mut left: Vec<SkippedTool> = self.servers.iter().flat_map(|it| it.live().skipped.clone()).collect();
         let mut offered = Vec::new();
         let mut owners: HashMap<String, String> = HashMap::new();
-        for Listed { server, known: Known { tool, holds }, name } in self.listed(lasting) {
+        for Listed { server, known: KnownTool { tool, is_pinned: holds }, name } in self.listed(lasting) {
             let owner = server.settings.name.clone();
             let why = match owners.get(&name) {
                 Some(other) => Some(format!("its name {name} is taken by a tool of `{other}`")),
-                None if !holds => Some(changed(&name)),
+                None if !holds => Some(changed_message(&name)),
                 None => None,
             };
             owners.entry(name.clone()).or_insert_with(|| owner.clone());
             match why {
-                Some(why) => left.push(LeftOut { server: owner, tool: tool.tool.clone(), why }),
-                None => offered.push(Offered { server, tool, name }),
+                Some(why) => left.push(SkippedTool { server: owner, tool: tool.server_name.clone(), why }),
+                None => offered.push(OfferedTool { server, tool, name }),
             }
         }
         (offered, left)
     }
 
     /// The server of this name.
-    pub(crate) fn named(&self, name: &str) -> Result<&Arc<Server>> {
+    pub(crate) fn find(&self, name: &str) -> Result<&Arc<ConnectedServer>> {
         self.servers.iter().find(|it| it.settings.name == name).ok_or_else(|| {
             let names: HashSet<&str> = self.servers.iter().map(|it| it.settings.name.as_str()).collect();
             let mut sorted: Vec<&str> = names.iter().copied().collect();
             sorted.sort_unstable();
-            match nearest(name, names).first() {
+            match closest_names(name, names).first() {
                 Some(near) => Error::failed(format!("there is no MCP server `{name}`; did you mean `{near}`?")),
                 None => Error::failed(format!("there is no MCP server `{name}`; there are: {}", sorted.join(", "))),
             }
@@ -337,85 +351,86 @@ impl Inner {
     }
 }
 
-fn changed(name: &str) -> String {
+fn changed_message(name: &str) -> String {
     format!("the definition of {name} changed since it was approved; it is not called until the user approves it again")
 }
 
-impl Server {
-    fn new(settings: Settings, ledger: Ledger, news: watch::Sender<u64>) -> Self {
-        let live = Live {
-            status: Status::Starting,
+impl ConnectedServer {
+    fn new(settings: McpClientConfig, ledger: ToolPins, news: watch::Sender<u64>) -> Self {
+        let live = ServerState {
+            status: ServerStatus::Starting,
             link: None,
             group: None,
             tools: Vec::new(),
-            last: Vec::new(),
-            left: Vec::new(),
+            last_tools: Vec::new(),
+            skipped: Vec::new(),
             has_resources: false,
         };
         Self { settings, ledger, live: Mutex::new(live), news }
     }
 
-    fn live(&self) -> MutexGuard<'_, Live> {
+    fn live(&self) -> MutexGuard<'_, ServerState> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says that something is new.
-    pub(crate) fn told(&self) {
+    pub(crate) fn notify_changed(&self) {
         self.news.send_modify(|count| *count += 1);
     }
 
     /// It is not connected: being started, or not there.
-    pub(crate) fn set(&self, status: Status) {
+    pub(crate) fn set_disconnected(&self, status: ServerStatus) {
         {
             let mut live = self.live();
             live.status = status;
             live.link = None;
             live.group = None;
             live.tools.clear();
-            live.left.clear();
+            live.skipped.clear();
         }
-        self.told();
+        self.notify_changed();
     }
 
     /// It answers, and its tools are known.
-    pub(crate) fn connected(&self, link: Arc<Link>, has_resources: bool) {
+    pub(crate) fn set_connected(&self, link: Arc<RpcConnection>, has_resources: bool) {
         {
             let mut live = self.live();
-            live.status = Status::Connected;
+            live.status = ServerStatus::Connected;
             live.link = Some(link);
             live.has_resources = has_resources;
         }
-        self.told();
+        self.notify_changed();
     }
 
     /// Its program; the one before is ended.
-    pub(crate) fn hold(&self, group: Option<Group>) {
+    pub(crate) fn set_process_group(&self, group: Option<ProcessGroup>) {
         self.live().group = group;
     }
 
-    pub(crate) fn ask_to_end(&self) {
+    pub(crate) fn terminate(&self) {
         if let Some(group) = &self.live().group {
-            group.ask_to_end();
+            group.terminate();
         }
     }
 
     /// Its tools, as it tells them now.
-    pub(crate) fn take(&self, tools: Vec<Definition>, holds: Vec<bool>, left: Vec<LeftOut>) {
+    pub(crate) fn set_tools(&self, tools: Vec<ToolDefinition>, holds: Vec<bool>, left: Vec<SkippedTool>) {
         let mut live = self.live();
-        let tools = tools.into_iter().zip(holds).map(|(tool, holds)| Known { tool: Arc::new(tool), holds });
+        let tools =
+            tools.into_iter().zip(holds).map(|(tool, holds)| KnownTool { tool: Arc::new(tool), is_pinned: holds });
         let tools: Vec<_> = tools.collect();
-        live.last.clone_from(&tools);
+        live.last_tools.clone_from(&tools);
         live.tools = tools;
-        live.left = left;
+        live.skipped = left;
     }
 
     /// The way to it, if it answers.
-    fn link(&self) -> Result<Arc<Link>> {
+    fn link(&self) -> Result<Arc<RpcConnection>> {
         let live = self.live();
         let name = &self.settings.name;
         match (&live.link, &live.status) {
             (Some(link), _) => Ok(link.clone()),
-            (None, Status::Failed(why)) => Err(Error::failed(format!(
+            (None, ServerStatus::Failed(why)) => Err(Error::failed(format!(
                 "the MCP server `{name}` is not there: {why}. It is started again by itself; go another way, or try later"
             ))),
             (None, _) => Err(Error::failed(format!("the MCP server `{name}` is being started; try again in a moment"))),
@@ -423,21 +438,23 @@ impl Server {
     }
 
     /// The way to it, if it has resources.
-    pub(crate) fn link_for_resources(&self) -> Result<Option<Arc<Link>>> {
+    pub(crate) fn link_for_resources(&self) -> Result<Option<Arc<RpcConnection>>> {
         let link = self.link()?;
         Ok(self.live().has_resources.then_some(link))
     }
 
     /// The way to one of its tools, if that is still what was approved.
-    pub(crate) fn route(&self, tool: &Definition) -> Result<Arc<Link>> {
+    pub(crate) fn connection_for(&self, tool: &ToolDefinition) -> Result<Arc<RpcConnection>> {
         let link = self.link()?;
-        let known = self.live().tools.iter().find(|it| it.tool.tool == tool.tool).cloned();
+        let known = self.live().tools.iter().find(|it| it.tool.server_name == tool.server_name).cloned();
         let Some(known) = known else {
             return Err(Error::failed(format!("the MCP server `{}` no longer has this tool", self.settings.name)));
         };
         // The user may have approved it elsewhere since.
-        if !known.holds && !self.ledger.holds(&self.settings.name, &known.tool.tool, &known.tool.print) {
-            return Err(Error::denied(changed(&tool.name)));
+        if !known.is_pinned
+            && !self.ledger.is_pinned(&self.settings.name, &known.tool.server_name, &known.tool.fingerprint)
+        {
+            return Err(Error::denied(changed_message(&tool.name)));
         }
         Ok(link)
     }

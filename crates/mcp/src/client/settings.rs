@@ -8,21 +8,21 @@ use std::{
 
 /// One server: how it is reached, and what is taken from it.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct McpClientConfig {
     /// Its name; the middle of its tools' names. Letters, digits, `_` and `-`, without `__`.
     pub name: String,
     /// How it is reached.
     pub transport: Transport,
     /// How long it may take until its tools are known.
-    pub start: Duration,
+    pub start_timeout: Duration,
     /// How long one call may take.
-    pub call: Duration,
+    pub call_timeout: Duration,
     /// When not empty, only these tools are taken: `mcp__server__*`, or the name the server itself uses.
     pub allow: Vec<String>,
     /// These tools are not taken. Beats `allow`.
     pub deny: Vec<String>,
     /// Bytes of text that are taken from one answer.
-    pub output: usize,
+    pub max_output_bytes: usize,
     /// Folders that are told to a server that asks for roots; none refuse the question.
     pub roots: Vec<PathBuf>,
 }
@@ -57,17 +57,17 @@ pub enum Transport {
     },
 }
 
-impl Settings {
+impl McpClientConfig {
     /// A server with the usual limits.
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         Self {
             name: name.into(),
             transport,
-            start: Duration::from_secs(30),
-            call: Duration::from_secs(120),
+            start_timeout: Duration::from_secs(30),
+            call_timeout: Duration::from_secs(120),
             allow: Vec::new(),
             deny: Vec::new(),
-            output: 1 << 20,
+            max_output_bytes: 1 << 20,
             roots: Vec::new(),
         }
     }
@@ -75,16 +75,16 @@ impl Settings {
 
 /// Where things about servers are kept. Both folders are the owner's alone.
 #[derive(Clone, Debug)]
-pub struct Folders {
+pub struct McpDirs {
     /// The record of tools that were seen: `mcp-tools.json`.
     pub state: PathBuf,
     /// Binary contents of resources.
     pub blobs: PathBuf,
 }
 
-impl Folders {
+impl McpDirs {
     /// Everything in one state folder.
-    pub fn of(state: &Path) -> Self {
+    pub fn new(state: &Path) -> Self {
         Self { state: state.to_owned(), blobs: state.join("mcp-blobs") }
     }
 }

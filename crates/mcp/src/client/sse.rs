@@ -1,10 +1,10 @@
 //! Server-sent events out of pieces.
 
-use super::lines::LONGEST;
+use super::lines::MAX_LINE_BYTES;
 
 /// One event.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct SseEvent {
     /// Its kind; empty is a message.
     pub(crate) kind: String,
     /// What it carries.
@@ -13,20 +13,20 @@ pub(crate) struct Event {
 
 /// Events in the making.
 #[derive(Default)]
-pub(crate) struct Events {
+pub(crate) struct SseParser {
     line: Vec<u8>,
-    event: Event,
+    event: SseEvent,
     has_data: bool,
     after_return: bool,
 }
 
 /// An event was larger than is taken.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLong;
+pub(crate) struct EventTooLong;
 
-impl Events {
+impl SseParser {
     /// Takes a piece and gives the events that it completes.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, EventTooLong> {
         let mut whole = Vec::new();
         for byte in bytes {
             let second_half = std::mem::replace(&mut self.after_return, *byte == b'\r') && *byte == b'\n';
@@ -35,14 +35,14 @@ impl Events {
                 b'\n' | b'\r' => self.end_line(&mut whole),
                 byte => self.line.push(*byte),
             }
-            if self.line.len() + self.event.data.len() > LONGEST {
-                return Err(TooLong);
+            if self.line.len() + self.event.data.len() > MAX_LINE_BYTES {
+                return Err(EventTooLong);
             }
         }
         Ok(whole)
     }
 
-    fn end_line(&mut self, whole: &mut Vec<Event>) {
+    fn end_line(&mut self, whole: &mut Vec<SseEvent>) {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
@@ -77,16 +77,17 @@ mod tests {
     fn events_come_whole_however_they_were_cut() {
         let text = ": hello\r\nevent: endpoint\r\ndata: /post\r\n\r\ndata:a\ndata: b\nid: 7\n\nevent: empty\n\ndata: c";
         for size in [1, 3, 1000] {
-            let mut events = Events::default();
-            let seen: Vec<Event> = text.as_bytes().chunks(size).flat_map(|piece| events.push(piece).unwrap()).collect();
-            let event = |kind: &str, data: &str| Event { kind: kind.into(), data: data.into() };
+            let mut events = SseParser::default();
+            let seen: Vec<SseEvent> =
+                text.as_bytes().chunks(size).flat_map(|piece| events.push(piece).unwrap()).collect();
+            let event = |kind: &str, data: &str| SseEvent { kind: kind.into(), data: data.into() };
             assert_eq!(seen, [event("endpoint", "/post"), event("", "a\nb")]);
         }
     }
 
     #[test]
     fn an_event_without_an_end_is_refused() {
-        let mut events = Events::default();
-        assert_eq!(events.push(&vec![b'x'; LONGEST + 1]), Err(TooLong));
+        let mut events = SseParser::default();
+        assert_eq!(events.push(&vec![b'x'; MAX_LINE_BYTES + 1]), Err(EventTooLong));
     }
 }

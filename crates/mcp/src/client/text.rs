@@ -3,20 +3,20 @@
 use helve_contract::{Invisible, invisible};
 
 /// Bytes of a message that is only told.
-const REMARK: usize = 2000;
+const MAX_QUOTE_BYTES: usize = 2000;
 
 /// A description: at most `most` characters, none of them invisible.
-pub(crate) fn clean(text: &str, most: usize) -> String {
-    text.chars().filter(|it| !is_hidden(*it)).take(most).collect()
+pub(crate) fn clean_description(text: &str, most: usize) -> String {
+    text.chars().filter(|it| !is_invisible(*it)).take(most).collect()
 }
 
 /// Whether a character does something other than to be seen.
-pub(crate) fn is_hidden(it: char) -> bool {
+pub(crate) fn is_invisible(it: char) -> bool {
     !matches!(it, '\n' | '\t') && (it.is_control() || invisible(it).is_some())
 }
 
 /// The words of an answer: nothing that moves a terminal or turns the text around; what is written stays.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn strip_control(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for it in text.chars() {
         match it {
@@ -30,12 +30,12 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// A server's message inside one of ours.
-pub(crate) fn remark(text: &str) -> String {
-    let text = plain(text.trim());
-    if text.len() <= REMARK {
+pub(crate) fn quote_message(text: &str) -> String {
+    let text = strip_control(text.trim());
+    if text.len() <= MAX_QUOTE_BYTES {
         return text;
     }
-    format!("{}…", &text[..text.floor_char_boundary(REMARK)])
+    format!("{}…", &text[..text.floor_char_boundary(MAX_QUOTE_BYTES)])
 }
 
 #[cfg(test)]
@@ -44,8 +44,11 @@ mod tests {
 
     #[test]
     fn what_is_not_seen_is_not_kept() {
-        assert_eq!(clean("Reads\u{200b} a\u{e0041}\u{1b}[2J file.\nOnce\u{202e}.", 100), "Reads a[2J file.\nOnce.");
-        assert_eq!(clean("abcdef", 3), "abc");
-        assert_eq!(plain("a\u{1b}]52;c;x\u{7}\u{202e}b\tc"), "a\\x1b]52;c;x\\x07b\tc");
+        assert_eq!(
+            clean_description("Reads\u{200b} a\u{e0041}\u{1b}[2J file.\nOnce\u{202e}.", 100),
+            "Reads a[2J file.\nOnce."
+        );
+        assert_eq!(clean_description("abcdef", 3), "abc");
+        assert_eq!(strip_control("a\u{1b}]52;c;x\u{7}\u{202e}b\tc"), "a\\x1b]52;c;x\\x07b\tc");
     }
 }

@@ -13,8 +13,8 @@ use hyper::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    body::Refusal,
-    options::{Entrance, HttpOptions},
+    body::HttpRefusal,
+    options::{HttpConfig, RequestAccess},
 };
 
 /// Whether an address can be reached from this machine alone.
@@ -24,29 +24,29 @@ pub fn is_loopback(address: IpAddr) -> bool {
 
 /// A caller, told from others by the hash of the token.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Caller([u8; 32]);
+pub(crate) struct CallerId([u8; 32]);
 
-impl Caller {
+impl CallerId {
     fn of(token: &str) -> Self {
         Self(Sha256::digest(token).into())
     }
 
     /// Compared to the last byte, whatever the first one says.
-    fn is(&self, other: &Self) -> bool {
+    fn ct_eq(&self, other: &Self) -> bool {
         self.0.iter().zip(other.0).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
     }
 }
 
 /// The checks before anything of a request is looked at.
-pub(crate) struct Door {
+pub(crate) struct AccessControl {
     hosts: Vec<String>,
     origins: Vec<String>,
-    callers: Vec<Caller>,
+    callers: Vec<CallerId>,
 }
 
-impl Door {
+impl AccessControl {
     /// The door of a server at this address.
-    pub(crate) fn new(at: SocketAddr, options: &HttpOptions) -> Self {
+    pub(crate) fn new(at: SocketAddr, options: &HttpConfig) -> Self {
         let port = at.port();
         let mut names: Vec<String> = ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned).into();
         if !at.ip().is_unspecified() {
@@ -62,34 +62,34 @@ impl Door {
             ours.chain((port == 80).then_some(names.clone()).into_iter().flatten()).chain(given).collect();
         let origins = names.iter().map(|name| format!("http://{name}:{port}"));
         let origins = origins.chain(options.origins.iter().map(|it| it.trim_end_matches('/').to_ascii_lowercase()));
-        Self { origins: origins.collect(), hosts, callers: options.tokens.iter().map(|it| Caller::of(it)).collect() }
+        Self { origins: origins.collect(), hosts, callers: options.tokens.iter().map(|it| CallerId::of(it)).collect() }
     }
 
     /// Lets a request in, or says why not.
-    pub(crate) fn enter(&self, head: &Parts) -> Result<Caller, Refusal> {
-        self.called(head)?;
-        self.known(&head.headers)
+    pub(crate) fn authorize(&self, head: &Parts) -> Result<CallerId, HttpRefusal> {
+        self.check_host_and_origin(head)?;
+        self.authenticate(&head.headers)
     }
 
     /// What is known of a request whose token is somebody else's affair.
-    pub(crate) fn entrance(&self, head: &Parts) -> Entrance {
-        match self.called(head) {
-            Err(refusal) => Entrance::Refused(refusal.status, refusal.why),
-            Ok(()) if self.known(&head.headers).is_ok() => Entrance::Known,
-            Ok(()) => Entrance::Stranger,
+    pub(crate) fn classify(&self, head: &Parts) -> RequestAccess {
+        match self.check_host_and_origin(head) {
+            Err(refusal) => RequestAccess::Refused(refusal.status, refusal.why),
+            Ok(()) if self.authenticate(&head.headers).is_ok() => RequestAccess::Authenticated,
+            Ok(()) => RequestAccess::Anonymous,
         }
     }
 
     /// Whether it is our name that was called, from a page of ours or none.
-    fn called(&self, head: &Parts) -> Result<(), Refusal> {
-        let host = only(&head.headers, &HOST)?.ok_or_else(|| forbidden("Host is missing"))?;
+    fn check_host_and_origin(&self, head: &Parts) -> Result<(), HttpRefusal> {
+        let host = single_header(&head.headers, &HOST)?.ok_or_else(|| forbidden("Host is missing"))?;
         let asked = head.uri.authority().map(hyper::http::uri::Authority::as_str);
         for name in [Some(host), asked].into_iter().flatten() {
             if !self.hosts.contains(&name.to_ascii_lowercase()) {
                 return Err(forbidden("this server does not answer to that Host"));
             }
         }
-        if let Some(origin) = only(&head.headers, &ORIGIN)?
+        if let Some(origin) = single_header(&head.headers, &ORIGIN)?
             && !self.origins.contains(&origin.to_ascii_lowercase())
         {
             return Err(forbidden("this Origin may not ask here"));
@@ -97,34 +97,34 @@ impl Door {
         Ok(())
     }
 
-    fn known(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    fn authenticate(&self, headers: &HeaderMap) -> Result<CallerId, HttpRefusal> {
         if self.callers.is_empty() {
-            return Ok(Caller([0; 32]));
+            return Ok(CallerId([0; 32]));
         }
-        let token = only(headers, &AUTHORIZATION)?.and_then(|it| {
+        let token = single_header(headers, &AUTHORIZATION)?.and_then(|it| {
             let (scheme, token) = it.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| Caller::of(token.trim()))
+            scheme.eq_ignore_ascii_case("bearer").then(|| CallerId::of(token.trim()))
         });
-        let found = token.and_then(|token| self.callers.iter().find(|it| it.is(&token)));
+        let found = token.and_then(|token| self.callers.iter().find(|it| it.ct_eq(&token)));
         found.copied().ok_or_else(|| {
-            Refusal::new(StatusCode::UNAUTHORIZED, "a bearer token is needed: Authorization: Bearer TOKEN")
+            HttpRefusal::new(StatusCode::UNAUTHORIZED, "a bearer token is needed: Authorization: Bearer TOKEN")
         })
     }
 }
 
 /// The value of a header that may be there once.
-pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
+pub(crate) fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, HttpRefusal> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let bad = || Refusal::new(StatusCode::BAD_REQUEST, format!("the header {name} makes no sense"));
+    let bad = || HttpRefusal::new(StatusCode::BAD_REQUEST, format!("the header {name} makes no sense"));
     if values.next().is_some() {
         return Err(bad());
     }
     value.to_str().map(|it| Some(it.trim())).map_err(|_| bad())
 }
 
-fn forbidden(why: &str) -> Refusal {
-    Refusal::new(StatusCode::FORBIDDEN, why)
+fn forbidden(why: &str) -> HttpRefusal {
+    HttpRefusal::new(StatusCode::FORBIDDEN, why)
 }
 
 #[cfg(test)]
@@ -133,16 +133,16 @@ mod tests {
 
     use super::*;
 
-    fn tried(options: &HttpOptions, headers: &[(&str, &str)]) -> u16 {
-        let door = Door::new("127.0.0.1:8080".parse().unwrap(), options);
+    fn tried(options: &HttpConfig, headers: &[(&str, &str)]) -> u16 {
+        let door = AccessControl::new("127.0.0.1:8080".parse().unwrap(), options);
         let request = headers.iter().fold(Request::post("/mcp"), |it, (name, value)| it.header(*name, *value));
         let (head, ()) = request.body(()).unwrap().into_parts();
-        door.enter(&head).map_or_else(|refusal| refusal.status.as_u16(), |_| 200)
+        door.authorize(&head).map_or_else(|refusal| refusal.status.as_u16(), |_| 200)
     }
 
     #[test]
     fn answers_to_its_own_names_only() {
-        let open = HttpOptions { hosts: vec!["Tools.Lan".into()], ..HttpOptions::default() };
+        let open = HttpConfig { hosts: vec!["Tools.Lan".into()], ..HttpConfig::default() };
         for ours in ["127.0.0.1:8080", "localhost:8080", "LOCALHOST:8080", "[::1]:8080", "tools.lan", "tools.lan:8080"]
         {
             assert_eq!(tried(&open, &[("host", ours)]), 200, "{ours}");
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn lets_in_no_page_but_its_own() {
-        let open = HttpOptions { origins: vec!["https://desk.example/".into()], ..HttpOptions::default() };
+        let open = HttpConfig { origins: vec!["https://desk.example/".into()], ..HttpConfig::default() };
         let from = |origin| tried(&open, &[("host", "localhost:8080"), ("origin", origin)]);
         assert_eq!(["http://localhost:8080", "http://127.0.0.1:8080", "https://desk.example"].map(from), [200; 3]);
         assert_eq!(["null", "https://evil.tld", "http://localhost", "https://localhost:8080", ""].map(from), [403; 5]);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn wants_the_whole_token() {
-        let closed = HttpOptions { tokens: vec!["secret".into()], ..HttpOptions::default() };
+        let closed = HttpConfig { tokens: vec!["secret".into()], ..HttpConfig::default() };
         let with = |value| tried(&closed, &[("host", "localhost:8080"), ("authorization", value)]);
         assert_eq!(["Bearer secret", "bearer secret"].map(with), [200; 2]);
         assert_eq!(["Bearer secre", "Bearer secret2", "Bearer ", "Basic secret", "secret"].map(with), [401; 5]);

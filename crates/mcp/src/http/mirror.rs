@@ -12,8 +12,8 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     revision::{self, LEGACY, MODERN},
-    server::Server,
-    wire::{Fault, Params},
+    server::McpService,
+    wire::{RequestParams, RpcError},
 };
 
 /// The header that says which revision a request speaks.
@@ -22,15 +22,15 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// Whether the headers of a request say what the request says.
-pub(crate) fn check(
+pub(crate) fn check_headers(
     headers: &HeaderMap,
     method: &str,
     params: Option<&RawValue>,
-    server: &Server,
-) -> Result<(), Fault> {
-    let params = Params::read(params)?;
+    server: &McpService,
+) -> Result<(), RpcError> {
+    let params = RequestParams::read(params)?;
     let Some(version) = params.meta.version.as_deref() else {
-        return Err(Fault::params("_meta needs io.modelcontextprotocol/protocolVersion"));
+        return Err(RpcError::invalid_params("_meta needs io.modelcontextprotocol/protocolVersion"));
     };
     if text(headers, &VERSION)?.as_deref() != Some(version) {
         return Err(mismatch("MCP-Protocol-Version", "_meta"));
@@ -39,7 +39,7 @@ pub(crate) fn check(
         return Err(revision::unsupported(version));
     }
     if !params.meta.capabilities.as_ref().is_some_and(Value::is_object) {
-        return Err(Fault::params("_meta needs io.modelcontextprotocol/clientCapabilities, an object"));
+        return Err(RpcError::invalid_params("_meta needs io.modelcontextprotocol/clientCapabilities, an object"));
     }
     if text(headers, &METHOD)?.as_deref() != Some(method) {
         return Err(mismatch("Mcp-Method", "method"));
@@ -53,13 +53,18 @@ pub(crate) fn check(
         return Err(mismatch("Mcp-Name", "name"));
     }
     match (method, named) {
-        ("tools/call", Some(tool)) => arguments(headers, tool, params.arguments, server),
+        ("tools/call", Some(tool)) => check_argument_headers(headers, tool, params.arguments, server),
         _ => Ok(()),
     }
 }
 
 /// Arguments that a tool's schema wants to see in headers.
-fn arguments(headers: &HeaderMap, tool: &str, arguments: Option<&RawValue>, server: &Server) -> Result<(), Fault> {
+fn check_argument_headers(
+    headers: &HeaderMap,
+    tool: &str,
+    arguments: Option<&RawValue>,
+    server: &McpService,
+) -> Result<(), RpcError> {
     let Some(schema) = server.schema(tool) else { return Ok(()) };
     let Some(Value::Object(properties)) = schema.get("properties") else { return Ok(()) };
     let mut mirrored =
@@ -83,15 +88,15 @@ fn arguments(headers: &HeaderMap, tool: &str, arguments: Option<&RawValue>, serv
     Ok(())
 }
 
-fn mismatch(header: &str, part: &str) -> Fault {
-    Fault::new(-32020, format!("Header mismatch: {header} does not say what the message says in {part}"))
+fn mismatch(header: &str, part: &str) -> RpcError {
+    RpcError::new(-32020, format!("Header mismatch: {header} does not say what the message says in {part}"))
 }
 
 /// What a header says. What does not fit into a header is written as `=?base64?…?=`.
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<Cow<'a, str>>, Fault> {
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<Cow<'a, str>>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let bad = || Fault::new(-32020, format!("Header mismatch: {name} makes no sense"));
+    let bad = || RpcError::new(-32020, format!("Header mismatch: {name} makes no sense"));
     if values.next().is_some() {
         return Err(bad());
     }
@@ -104,7 +109,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<Cow<'a, 
 }
 
 /// Whether the header names the newest revision, or one that we have never heard of.
-pub(crate) fn is_modern(headers: &HeaderMap) -> bool {
+pub(crate) fn names_modern_revision(headers: &HeaderMap) -> bool {
     let version = headers.get(VERSION).map(HeaderValue::as_bytes);
     version.is_some_and(|it| !LEGACY.iter().any(|known| known.as_bytes() == it))
 }

@@ -13,8 +13,8 @@ mod post;
 mod session;
 mod stream;
 
-pub use body::{Body, Reply};
+pub use body::{HttpBody, HttpReply};
 pub use connections::Connection;
 pub use door::is_loopback;
-pub use listen::{serve_http, serve_http_beside};
-pub use options::{Entrance, HttpOptions, Rooms, Routes};
+pub use listen::{serve_http, serve_http_with_routes};
+pub use options::{ExtraRoutes, HttpConfig, McpSessionFactory, RequestAccess};

@@ -17,147 +17,147 @@ use tokio::{
 };
 
 use super::{
-    body::Refusal,
-    door::Caller,
-    options::{HttpOptions, Rooms},
-    stream::{Manner, Stream},
+    body::HttpRefusal,
+    door::CallerId,
+    options::{HttpConfig, McpSessionFactory},
+    stream::{EventStream, StreamMode},
 };
 use crate::peer::Peer;
 
 /// Streams of a session that are kept after their end, for clients that missed it.
-const KEPT: usize = 16;
+const RETAINED_STREAMS: usize = 16;
 /// A session that was used within this time makes no room for another.
-const FRESH: Duration = Duration::from_secs(10);
+const MIN_IDLE: Duration = Duration::from_secs(10);
 
 /// One client that has shaken hands.
-pub(crate) struct Session {
+pub(crate) struct HttpSession {
     /// Its name.
     pub(crate) id: String,
-    caller: Caller,
+    caller: CallerId,
     pub(crate) peer: Arc<Peer>,
     /// What is not part of any answer.
-    pub(crate) general: Arc<Stream>,
-    streams: Mutex<VecDeque<Arc<Stream>>>,
+    pub(crate) event_stream: Arc<EventStream>,
+    streams: Mutex<VecDeque<Arc<EventStream>>>,
     names: AtomicU64,
-    used: Mutex<Instant>,
+    last_used: Mutex<Instant>,
     /// Tells of changes of the tools while the session lasts.
-    teller: AbortHandle,
+    change_notifier: AbortHandle,
     _room: OwnedSemaphorePermit,
 }
 
-impl Drop for Session {
+impl Drop for HttpSession {
     fn drop(&mut self) {
-        self.teller.abort();
+        self.change_notifier.abort();
     }
 }
 
-impl Session {
+impl HttpSession {
     /// A name for a new stream.
-    pub(crate) fn name_stream(&self) -> u64 {
+    pub(crate) fn next_stream_id(&self) -> u64 {
         self.names.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Remembers a stream, so that its client can go on reading it.
-    pub(crate) fn keep(&self, stream: Arc<Stream>) {
+    pub(crate) fn retain(&self, stream: Arc<EventStream>) {
         let mut streams = lock(&self.streams);
         streams.push_back(stream);
         let mut over = streams.iter().filter(|it| it.is_over()).count();
         streams.retain(|it| {
-            let goes = over > KEPT && it.is_over();
+            let goes = over > RETAINED_STREAMS && it.is_over();
             over -= usize::from(goes);
             !goes
         });
     }
 
     /// A stream by its name.
-    pub(crate) fn stream(&self, name: u64) -> Option<Arc<Stream>> {
-        if name == self.general.name {
-            return Some(self.general.clone());
+    pub(crate) fn stream(&self, name: u64) -> Option<Arc<EventStream>> {
+        if name == self.event_stream.name {
+            return Some(self.event_stream.clone());
         }
         lock(&self.streams).iter().find(|it| it.name == name).cloned()
     }
 
     /// How nothing is numbered, or how all is: as the revision that was agreed on has it.
-    pub(crate) fn manner(&self) -> Manner {
+    pub(crate) fn stream_mode(&self) -> StreamMode {
         match self.peer.revision() {
-            Some(revision) if revision >= "2025-11-25" => Manner::Primed,
-            _ => Manner::Numbered,
+            Some(revision) if revision >= "2025-11-25" => StreamMode::Primed,
+            _ => StreamMode::Numbered,
         }
     }
 
     fn is_busy(&self) -> bool {
-        self.peer.is_busy() || self.general.is_read() || lock(&self.streams).iter().any(|it| it.is_read())
+        self.peer.is_busy() || self.event_stream.is_read() || lock(&self.streams).iter().any(|it| it.is_read())
     }
 
     fn idle(&self) -> Duration {
-        if self.is_busy() { Duration::ZERO } else { lock(&self.used).elapsed() }
+        if self.is_busy() { Duration::ZERO } else { lock(&self.last_used).elapsed() }
     }
 
     fn touch(&self) {
-        *lock(&self.used) = Instant::now();
+        *lock(&self.last_used) = Instant::now();
     }
 }
 
 /// All clients that have shaken hands.
-pub(crate) struct Sessions {
-    rooms: Arc<dyn Rooms>,
-    open: Mutex<HashMap<String, Arc<Session>>>,
+pub(crate) struct HttpSessions {
+    rooms: Arc<dyn McpSessionFactory>,
+    open: Mutex<HashMap<String, Arc<HttpSession>>>,
     places: Arc<Semaphore>,
     idle: Duration,
 }
 
-impl Sessions {
-    pub(crate) fn new(rooms: Arc<dyn Rooms>, options: &HttpOptions) -> Self {
-        let places = Arc::new(Semaphore::new(options.sessions));
-        Self { rooms, open: Mutex::default(), places, idle: options.idle }
+impl HttpSessions {
+    pub(crate) fn new(rooms: Arc<dyn McpSessionFactory>, options: &HttpConfig) -> Self {
+        let places = Arc::new(Semaphore::new(options.max_sessions));
+        Self { rooms, open: Mutex::default(), places, idle: options.idle_timeout }
     }
 
     /// A new session; the longest unused one makes room for it.
-    pub(crate) async fn open(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
+    pub(crate) async fn open(&self, caller: CallerId) -> Result<Arc<HttpSession>, HttpRefusal> {
         let room = match self.places.clone().try_acquire_owned() {
             Ok(room) => room,
             Err(_) => {
-                self.make_room().await;
+                self.evict_idle().await;
                 self.places.clone().try_acquire_owned().map_err(|_| {
-                    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; end one, or come back later")
+                    HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; end one, or come back later")
                 })?
             }
         };
-        let broken = |error: io::Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
-        let id = random().map_err(broken)?;
+        let broken = |error: io::Error| HttpRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+        let id = random_id().map_err(broken)?;
         let server = self.rooms.open().await.map_err(broken)?;
-        let (peer, general) = (Peer::new(server), Stream::new(0, Manner::Numbered, None));
-        let teller = tokio::spawn(peer.clone().follow_tools(general.clone())).abort_handle();
-        Ok(Arc::new(Session {
+        let (peer, general) = (Peer::new(server), EventStream::new(0, StreamMode::Numbered, None));
+        let teller = tokio::spawn(peer.clone().watch_tool_changes(general.clone())).abort_handle();
+        Ok(Arc::new(HttpSession {
             id,
             caller,
             peer,
-            general,
+            event_stream: general,
             streams: Mutex::default(),
             names: AtomicU64::new(1),
-            used: Mutex::new(Instant::now()),
-            teller,
+            last_used: Mutex::new(Instant::now()),
+            change_notifier: teller,
             _room: room,
         }))
     }
 
     /// The session can be found from now on.
-    pub(crate) fn admit(&self, session: Arc<Session>) {
+    pub(crate) fn register(&self, session: Arc<HttpSession>) {
         lock(&self.open).insert(session.id.clone(), session);
     }
 
     /// The caller's session of this name. Another's is as good as none.
-    pub(crate) fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Session>> {
+    pub(crate) fn find(&self, id: &str, caller: &CallerId) -> Option<Arc<HttpSession>> {
         let session = lock(&self.open).get(id).filter(|it| it.caller == *caller).cloned()?;
         session.touch();
         Some(session)
     }
 
     /// The session is over.
-    pub(crate) async fn end(&self, session: Arc<Session>) {
+    pub(crate) async fn end(&self, session: Arc<HttpSession>) {
         lock(&self.open).remove(&session.id);
-        session.peer.hang_up();
-        session.general.finish(None);
+        session.peer.disconnect();
+        session.event_stream.finish(None);
         for stream in lock(&session.streams).drain(..) {
             stream.finish(None);
         }
@@ -173,9 +173,9 @@ impl Sessions {
     }
 
     /// Tells nobody any more what is no answer: those who only listen may go.
-    pub(crate) fn hush(&self) {
+    pub(crate) fn close_event_streams(&self) {
         for session in lock(&self.open).values() {
-            session.general.finish(None);
+            session.event_stream.finish(None);
         }
     }
 
@@ -185,16 +185,16 @@ impl Sessions {
         futures::future::join_all(all.into_iter().map(|it| self.end(it))).await;
     }
 
-    async fn make_room(&self) {
+    async fn evict_idle(&self) {
         let longest = lock(&self.open).values().max_by_key(|it| it.idle()).cloned();
-        if let Some(session) = longest.filter(|it| it.idle() > FRESH) {
+        if let Some(session) = longest.filter(|it| it.idle() > MIN_IDLE) {
             self.end(session).await;
         }
     }
 }
 
 /// 128 bits that nobody can guess.
-fn random() -> io::Result<String> {
+fn random_id() -> io::Result<String> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))

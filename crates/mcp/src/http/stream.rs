@@ -12,23 +12,23 @@ use tokio::{runtime::Handle, sync::watch, time::sleep};
 
 use crate::{
     peer::{Outbox, Peer},
-    wire::Id,
+    wire::RequestId,
 };
 
 /// What is kept to be told again.
-const KEPT: usize = 1 << 20;
+const RESUME_BUFFER_BYTES: usize = 1 << 20;
 /// What may wait for a client that does not read. More is dropped; an answer never is.
-const WAITING: usize = 8 << 20;
+const MAX_UNREAD_BYTES: usize = 8 << 20;
 /// A word now and then, so that nobody between us takes the connection for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// When a client that lost us shall come back, in milliseconds.
-const RETRY: u32 = 1000;
+const RETRY_MS: u32 = 1000;
 
 /// How a stream is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum StreamMode {
     /// Without numbers: who loses it asks again.
-    Once,
+    Unnumbered,
     /// With numbers: who loses it goes on where it was.
     Numbered,
     /// The same, with a first event that says nothing, so that there is a number from the start.
@@ -36,14 +36,14 @@ pub(crate) enum Manner {
 }
 
 /// What a stream answers, and how to give up on it.
-pub(crate) struct Errand {
+pub(crate) struct StreamRequest {
     pub(crate) peer: Arc<Peer>,
-    pub(crate) ids: Vec<Id>,
+    pub(crate) ids: Vec<RequestId>,
     /// How long to wait for a client that may come back.
     pub(crate) grace: Duration,
 }
 
-impl Errand {
+impl StreamRequest {
     /// Nobody waits for it any more.
     pub(crate) fn cancel(&self) {
         for id in &self.ids {
@@ -53,16 +53,16 @@ impl Errand {
 }
 
 /// A stream of events.
-pub(crate) struct Stream {
+pub(crate) struct EventStream {
     /// Its name in the session.
     pub(crate) name: u64,
-    manner: Manner,
-    errand: Option<Errand>,
-    state: Mutex<State>,
+    manner: StreamMode,
+    errand: Option<StreamRequest>,
+    state: Mutex<EventStreamState>,
     changed: watch::Sender<()>,
 }
 
-struct State {
+struct EventStreamState {
     /// Messages, the first of which has the number `first`.
     messages: VecDeque<Bytes>,
     first: u64,
@@ -78,19 +78,19 @@ struct State {
 }
 
 /// What a stream says first.
-pub(crate) enum First {
+pub(crate) enum FirstMessage {
     /// Its only word is the answer.
     Answer(Bytes),
     /// There is more to come, or the answer takes its time.
-    Words,
+    Streaming,
     /// There is no answer: the request was cancelled.
-    Nothing,
+    Cancelled,
 }
 
-impl Stream {
+impl EventStream {
     /// A stream that has said nothing.
-    pub(crate) fn new(name: u64, manner: Manner, errand: Option<Errand>) -> Arc<Self> {
-        let state = State {
+    pub(crate) fn new(name: u64, manner: StreamMode, errand: Option<StreamRequest>) -> Arc<Self> {
+        let state = EventStreamState {
             messages: VecDeque::new(),
             first: 1,
             bytes: 0,
@@ -115,7 +115,7 @@ impl Stream {
     }
 
     /// Waits for the first word, or for as long as one should wait with a plain answer in mind.
-    pub(crate) async fn first(&self, patience: Duration) -> First {
+    pub(crate) async fn first(&self, patience: Duration) -> FirstMessage {
         let mut changed = self.changed.subscribe();
         let patience = sleep(patience);
         tokio::pin!(patience);
@@ -123,33 +123,33 @@ impl Stream {
             {
                 let state = self.lock();
                 match (state.ended, state.messages.front()) {
-                    (true, None) => return First::Nothing,
-                    (true, Some(answer)) if state.messages.len() == 1 => return First::Answer(answer.clone()),
-                    (_, Some(_)) => return First::Words,
+                    (true, None) => return FirstMessage::Cancelled,
+                    (true, Some(answer)) if state.messages.len() == 1 => return FirstMessage::Answer(answer.clone()),
+                    (_, Some(_)) => return FirstMessage::Streaming,
                     (false, None) => {}
                 }
             }
             tokio::select! {
                 _ = changed.changed() => {}
-                () = &mut patience => return First::Words,
+                () = &mut patience => return FirstMessage::Streaming,
             }
         }
     }
 
     /// Reads from the start, or after the event with this number. Who read before is cut off.
-    pub(crate) fn read(self: &Arc<Self>, after: Option<u64>) -> Reader {
+    pub(crate) fn read(self: &Arc<Self>, after: Option<u64>) -> EventReader {
         let mut state = self.lock();
         state.reader += 1;
         state.is_read = true;
         let reader = state.reader;
         drop(state);
         self.changed.send_replace(());
-        let primed = after.is_some() || self.manner != Manner::Primed;
-        Reader { stream: self.clone(), next: after.map_or(1, |it| it.saturating_add(1)), reader, primed }
+        let primed = after.is_some() || self.manner != StreamMode::Primed;
+        EventReader { stream: self.clone(), next: after.map_or(1, |it| it.saturating_add(1)), reader, primed }
     }
 
     /// Whoever waited for the answer is gone, and has no number to come back with.
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn cancel(&self) {
         if let Some(errand) = self.errand.as_ref().filter(|_| !self.lock().ended) {
             errand.cancel();
         }
@@ -167,7 +167,7 @@ impl Stream {
     }
 
     /// The reader went away before the end.
-    fn left(self: &Arc<Self>, reader: u64) {
+    fn reader_left(self: &Arc<Self>, reader: u64) {
         let mut state = self.lock();
         if state.reader != reader {
             return;
@@ -179,7 +179,7 @@ impl Stream {
         drop(state);
         let Some(errand) = &self.errand else { return };
         match Handle::try_current() {
-            Ok(runtime) if self.manner != Manner::Once => {
+            Ok(runtime) if self.manner != StreamMode::Unnumbered => {
                 let stream = self.clone();
                 runtime.spawn(async move { stream.wait_for_return(reader).await });
             }
@@ -199,22 +199,22 @@ impl Stream {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, EventStreamState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl EventStreamState {
     fn push(&mut self, message: Bytes) {
         self.bytes += message.len();
         self.unread += message.len();
         self.messages.push_back(message);
-        self.forget();
+        self.trim();
     }
 
     /// Lets go of the oldest of what was read.
-    fn forget(&mut self) {
-        while self.bytes > KEPT && self.first < self.read {
+    fn trim(&mut self) {
+        while self.bytes > RESUME_BUFFER_BYTES && self.first < self.read {
             let Some(oldest) = self.messages.pop_front() else { return };
             self.bytes -= oldest.len();
             self.first += 1;
@@ -228,16 +228,16 @@ impl State {
         if number >= self.read {
             self.read = number + 1;
             self.unread = self.unread.saturating_sub(message.len());
-            self.forget();
+            self.trim();
         }
         Some((number, message))
     }
 }
 
-impl Outbox for Stream {
+impl Outbox for EventStream {
     fn send(&self, message: Vec<u8>) {
         let mut state = self.lock();
-        if state.ended || state.unread + message.len() > WAITING {
+        if state.ended || state.unread + message.len() > MAX_UNREAD_BYTES {
             return;
         }
         state.push(message.into());
@@ -246,7 +246,7 @@ impl Outbox for Stream {
     }
 
     fn pause(&self) {
-        if self.manner == Manner::Once {
+        if self.manner == StreamMode::Unnumbered {
             return;
         }
         let mut state = self.lock();
@@ -258,19 +258,19 @@ impl Outbox for Stream {
 }
 
 /// Somebody who reads a stream. Dropped when the connection is gone.
-pub(crate) struct Reader {
-    stream: Arc<Stream>,
+pub(crate) struct EventReader {
+    stream: Arc<EventStream>,
     next: u64,
     reader: u64,
     primed: bool,
 }
 
-impl Reader {
+impl EventReader {
     /// The next piece of the response; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         if !self.primed {
             self.primed = true;
-            return Some(format!("id: {}-0\nretry: {RETRY}\ndata: \n\n", self.stream.name).into());
+            return Some(format!("id: {}-0\nretry: {RETRY_MS}\ndata: \n\n", self.stream.name).into());
         }
         let mut changed = self.stream.changed.subscribe();
         loop {
@@ -297,7 +297,7 @@ impl Reader {
     /// A message as an event, on one line: in JSON, a line's end is as good as a blank.
     fn event(&self, number: u64, message: &[u8]) -> Bytes {
         let mut head = String::new();
-        if self.stream.manner != Manner::Once {
+        if self.stream.manner != StreamMode::Unnumbered {
             _ = writeln!(head, "id: {}-{number}", self.stream.name);
         }
         head.push_str("event: message\ndata: ");
@@ -309,14 +309,14 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for EventReader {
     fn drop(&mut self) {
-        self.stream.left(self.reader);
+        self.stream.reader_left(self.reader);
     }
 }
 
 /// The stream and the number in the name of an event.
-pub(crate) fn place(event: &str) -> Option<(u64, u64)> {
+pub(crate) fn parse_event_id(event: &str) -> Option<(u64, u64)> {
     let (stream, number) = event.split_once('-')?;
     Some((stream.parse().ok()?, number.parse().ok()?))
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use helve_engine::{Gate, Mode};
-use helve_mcp::{ElicitApprover, Options};
+use helve_mcp::{ElicitApprover, McpServerConfig};
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -11,7 +11,7 @@ use crate::client::Client;
 fn careful() -> Client {
     let approver = Arc::new(ElicitApprover::new());
     let gate = Gate::new(Mode::Default).approver(approver.clone());
-    Client::of(Some(gate), Options { elicit: Some(approver), ..Options::default() })
+    Client::of(Some(gate), McpServerConfig { elicit: Some(approver), ..McpServerConfig::default() })
 }
 
 fn decide(client: &mut Client, answer: &Value) -> Value {
@@ -57,8 +57,8 @@ fn a_cancelled_call_takes_its_question_back() {
 #[test]
 fn an_approval_waits_as_long_as_the_gate_does() {
     let approver = Arc::new(ElicitApprover::new());
-    let gate = Gate::new(Mode::Default).approver(approver.clone()).patience(Duration::from_secs(1));
-    let mut client = Client::of(Some(gate), Options { elicit: Some(approver), ..Options::default() });
+    let gate = Gate::new(Mode::Default).approver(approver.clone()).approval_timeout(Duration::from_secs(1));
+    let mut client = Client::of(Some(gate), McpServerConfig { elicit: Some(approver), ..McpServerConfig::default() });
     client.hello("2025-11-25", &json!({ "elicitation": {} }));
     let asked = client.call("wipe_out", json!({}));
     assert_eq!(asked["method"], "elicitation/create", "{asked}");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use helve_engine::{Engine, Gate};
-use helve_mcp::{Options, Server};
+use helve_mcp::{McpServerConfig, McpService};
 use serde_json::{Value, json};
 
 use crate::dialect::{dialect, session};
@@ -23,22 +23,22 @@ pub(crate) struct Client {
 impl Client {
     /// A client that has not said hello.
     pub(crate) fn silent() -> Self {
-        Self::of(None, Options::default())
+        Self::of(None, McpServerConfig::default())
     }
 
     /// A client of a server with this gate and these options.
-    pub(crate) fn of(gate: Option<Gate>, options: Options) -> Self {
+    pub(crate) fn of(gate: Option<Gate>, options: McpServerConfig) -> Self {
         let engine = Engine::builder(dialect());
         let engine = match gate {
             Some(gate) => engine.gate(gate),
             None => engine,
         };
         let engine = Arc::new(engine.build().unwrap());
-        Self::at(Arc::new(Server::new(engine, session(), options)))
+        Self::at(Arc::new(McpService::new(engine, session(), options)))
     }
 
     /// A client of this server.
-    pub(crate) fn at(server: Arc<Server>) -> Self {
+    pub(crate) fn at(server: Arc<McpService>) -> Self {
         let (server_in, to) = pipe().unwrap();
         let (from, server_out) = pipe().unwrap();
         let file = |end: OwnedFd| File::from(end);

@@ -4,28 +4,28 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use helve_contract::{
-    Call, Effects, Entry, Error, FileFault, Media, PathRules, PortSet, Ports, Reading, Reply, Result, Root, SafePath,
-    Session, Spec, Workspace, async_trait,
+    Call, Effects, Entry, Error, FileErrorKind, Media, PathRules, PathStyle, PortSet, Ports, Reply, Result, Root,
+    SafePath, Session, Spec, Workspace, async_trait,
     ports::{
-        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, Process, Span, Stamp, Stat,
-        Written,
+        DirEntry, Expect, FileChange, FileChunk, FileKind, FileStamp, FindQuery, FindResult, GrepQuery, GrepResult,
+        Host, Process, ProcessSpec, Span, Stat, WriteOutcome,
     },
 };
-use helve_engine::{Dialect, Limit, Limits, Mode, Words};
+use helve_engine::{Dialect, Limit, MessageTemplates, Mode, OutputLimits};
 use serde_json::{Value, json};
 
 pub(crate) fn dialect() -> Dialect {
     Dialect {
         name: "tiny",
-        about: "For tests.",
+        description: "For tests.",
         tools: tools(),
         external: &[],
         roles: &[],
         default_role: None,
-        reading: Reading::Absolute,
-        limits: Limits { general: Limit::bytes(1 << 20).lines(100_000), by_tool: &[], paged: &[], ranges: &[] },
-        words: Words {
-            error: |_, error| Reply::failed(error.to_string()),
+        path_style: PathStyle::Absolute,
+        limits: OutputLimits { general: Limit::bytes(1 << 20).lines(100_000), by_tool: &[], paged: &[], ranges: &[] },
+        templates: MessageTemplates {
+            error: |_, error| Reply::error(error.to_string()),
             error_prefix: "",
             notice: |_| "[cut]".into(),
             cancelled: "cancelled",
@@ -42,7 +42,10 @@ fn tools() -> Vec<Entry> {
             async move { Ok(Reply::from(word(&args))) }.boxed()
         }),
         Entry::dynamic(
-            Spec { output: Some(text.clone()), ..spec("shaped", "Says it back as data.", &text, Effects::READS) },
+            Spec {
+                output_schema: Some(text.clone()),
+                ..spec("shaped", "Says it back as data.", &text, Effects::READS)
+            },
             |args, _| async move { Ok(Reply::json(json!({ "text": word(&args) }))) }.boxed(),
         ),
         Entry::dynamic(spec("draw", "Gives a picture.", &none, Effects::READS), |_, _| {
@@ -54,7 +57,7 @@ fn tools() -> Vec<Entry> {
         Entry::dynamic(spec("count", "Counts to three.", &none, Effects::READS), |_, call: Call| {
             async move {
                 for step in ["one", "two", "three"] {
-                    call.say(step);
+                    call.report_progress(step);
                     tokio::task::yield_now().await;
                 }
                 Ok("counted".into())
@@ -63,7 +66,7 @@ fn tools() -> Vec<Entry> {
         }),
         Entry::dynamic(spec("wait", "Waits to be cancelled.", &none, Effects::READS), |_, call: Call| {
             async move {
-                call.say("waiting");
+                call.report_progress("waiting");
                 call.cancel.cancelled().await;
                 Err(Error::Cancelled)
             }
@@ -86,8 +89,8 @@ pub(crate) fn spec(name: &str, description: &str, schema: &Value, effects: Effec
         rule_names: Vec::new(),
         annotations: None,
         description: description.into(),
-        schema: schema.clone(),
-        output: None,
+        input_schema: schema.clone(),
+        output_schema: None,
         effects,
         tier: None,
         timeout: Duration::from_secs(60),
@@ -99,7 +102,7 @@ pub(crate) fn spec(name: &str, description: &str, schema: &Value, effects: Effec
 
 pub(crate) fn session() -> Arc<Session> {
     let ports = Ports::new(Arc::new(TwoFiles));
-    let workspace = Workspace::new([Root::writable("/desk")], PathRules::default(), Reading::Absolute);
+    let workspace = Workspace::new([Root::writable("/desk")], PathRules::default(), PathStyle::Absolute);
     Arc::new(Session::new("s", workspace, ports))
 }
 
@@ -109,7 +112,7 @@ struct TwoFiles;
 const FILES: [(&str, &[u8]); 3] = [("a b.txt", b"hello\n"), ("p.png", b"\x89PNG\0\xff"), ("memory/note.md", b"note\n")];
 
 fn nothing<T>(path: &SafePath) -> Result<T> {
-    Err(Error::file(path, FileFault::Missing { near: Vec::new() }))
+    Err(Error::file(path, FileErrorKind::Missing { near: Vec::new() }))
 }
 
 fn closed<T>() -> Result<T> {
@@ -124,38 +127,40 @@ impl Host for TwoFiles {
     async fn stat(&self, path: &SafePath) -> Result<Stat> {
         nothing(path)
     }
-    async fn read(&self, path: &SafePath, _: Span) -> Result<Chunk> {
+    async fn read(&self, path: &SafePath, _: Span) -> Result<FileChunk> {
         match FILES.iter().find(|(name, _)| path.relative() == Path::new(name)) {
-            Some((_, bytes)) => Ok(Chunk { bytes: bytes.to_vec(), size: bytes.len() as u64, stamp: Stamp::default() }),
+            Some((_, bytes)) => {
+                Ok(FileChunk { bytes: bytes.to_vec(), size: bytes.len() as u64, stamp: FileStamp::default() })
+            }
             None => nothing(path),
         }
     }
-    async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<Written> {
+    async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<WriteOutcome> {
         closed()
     }
-    async fn change(&self, _: Vec<Change>) -> Result<Vec<String>> {
+    async fn apply_changes(&self, _: Vec<FileChange>) -> Result<Vec<String>> {
         closed()
     }
-    async fn remove(&self, _: &SafePath) -> Result<Kind> {
+    async fn remove(&self, _: &SafePath) -> Result<FileKind> {
         closed()
     }
-    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
-        let item = |name: &str, kind, size| Item { name: name.into(), kind, size, modified: None, target: None };
-        let note = item("note.md", Kind::File, 5);
+    async fn list(&self, path: &SafePath) -> Result<Vec<DirEntry>> {
+        let item = |name: &str, kind, size| DirEntry { name: name.into(), kind, size, modified: None, target: None };
+        let note = item("note.md", FileKind::File, 5);
         if path.relative() == Path::new("memory") {
-            return Ok(vec![note, item("raw.bin", Kind::File, 1), item("deep", Kind::Folder, 0)]);
+            return Ok(vec![note, item("raw.bin", FileKind::File, 1), item("deep", FileKind::Folder, 0)]);
         }
         let files = FILES.iter().filter(|it| !it.0.contains('/'));
-        let files = files.map(|(name, bytes)| item(name, Kind::File, bytes.len() as u64));
-        Ok(files.chain([item("memory", Kind::Folder, 0)]).collect())
+        let files = files.map(|(name, bytes)| item(name, FileKind::File, bytes.len() as u64));
+        Ok(files.chain([item("memory", FileKind::Folder, 0)]).collect())
     }
-    async fn find(&self, _: &SafePath, _: &Find) -> Result<Found> {
+    async fn find(&self, _: &SafePath, _: &FindQuery) -> Result<FindResult> {
         closed()
     }
-    async fn grep(&self, _: &SafePath, _: &Grep) -> Result<Matches> {
+    async fn grep(&self, _: &SafePath, _: &GrepQuery) -> Result<GrepResult> {
         closed()
     }
-    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
+    async fn spawn(&self, _: &ProcessSpec) -> Result<Box<dyn Process>> {
         closed()
     }
 }

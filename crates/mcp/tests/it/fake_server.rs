@@ -8,14 +8,14 @@ use std::{
     process::exit,
 };
 
-use helve_mcp::client::{Settings, Transport};
+use helve_mcp::client::{McpClientConfig, Transport};
 use serde_json::{Value, json};
 
 /// How the fake server is started; it keeps its files in a folder.
-pub(crate) fn settings(name: &str, folder: &Path, mode: &str) -> Settings {
+pub(crate) fn settings(name: &str, folder: &Path, mode: &str) -> McpClientConfig {
     let args = ["--ignored", "--exact", "fake_server::serve", "--nocapture", "--test-threads=1"];
     let env = [("FAKE_DIR", folder.to_str().unwrap()), ("FAKE_MODE", mode)];
-    Settings::new(
+    McpClientConfig::new(
         name,
         Transport::Stdio {
             command: env::current_exe().unwrap().to_str().unwrap().to_owned(),

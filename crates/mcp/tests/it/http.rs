@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use helve_mcp::{HttpOptions, serve_http};
+use helve_mcp::{HttpConfig, serve_http};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,7 +31,7 @@ fn shakes_hands_and_answers() {
 
 #[test]
 fn lets_nobody_in_without_the_token() {
-    let site = Site::with(HttpOptions { tokens: vec!["alpha".into(), "beta".into()], ..HttpOptions::default() });
+    let site = Site::with(HttpConfig { tokens: vec!["alpha".into(), "beta".into()], ..HttpConfig::default() });
     let open = Web::at(site.at);
     for web in [open.with("Authorization", None), open.with("Authorization", "Bearer alph")] {
         let refused = web.ask("initialize", json!({}));
@@ -102,7 +102,7 @@ fn tells_of_progress_in_a_stream() {
 
 #[test]
 fn a_broken_stream_goes_on_where_it_was() {
-    let site = Site::with(HttpOptions { grace: Duration::from_secs(60), ..HttpOptions::default() });
+    let site = Site::with(HttpConfig { reconnect_grace: Duration::from_secs(60), ..HttpConfig::default() });
     let web = site.client(NEWEST);
     let mut flow = web.call(9, "gated");
     flow.event().unwrap();
@@ -125,7 +125,7 @@ fn a_broken_stream_goes_on_where_it_was() {
 
 #[test]
 fn a_client_that_leaves_cancels_its_calls() {
-    let site = Site::with(HttpOptions { grace: Duration::from_millis(1), ..HttpOptions::default() });
+    let site = Site::with(HttpConfig { reconnect_grace: Duration::from_millis(1), ..HttpConfig::default() });
     let web = site.client(NEWEST);
     // In a stream, after a while in which it could have come back.
     let mut flow = web.call(1, "watched");
@@ -176,7 +176,7 @@ fn a_session_ends_when_its_client_says_so() {
 
 #[test]
 fn there_is_room_for_so_much_and_no_more() {
-    let site = Site::with(HttpOptions { body: 1000, sessions: 1, ..HttpOptions::default() });
+    let site = Site::with(HttpConfig { max_body_bytes: 1000, max_sessions: 1, ..HttpConfig::default() });
     let web = site.client(NEWEST);
     let large = web.ask("tools/call", json!({ "name": "echo", "arguments": { "text": "x".repeat(2000) } }));
     assert_eq!(large.status, 413);
@@ -205,14 +205,14 @@ fn is_closed(mut stream: std::net::TcpStream) -> bool {
 #[test]
 fn a_head_that_does_not_come_ends_the_connection() {
     let options =
-        HttpOptions { tokens: vec!["alpha".into()], head_timeout: Duration::from_millis(20), ..HttpOptions::default() };
+        HttpConfig { tokens: vec!["alpha".into()], head_timeout: Duration::from_millis(20), ..HttpConfig::default() };
     let site = Site::with(options);
     assert!(is_closed(half_request(site.at)));
 }
 
 #[test]
 fn clients_with_a_token_are_served_beside_any_number_of_half_requests() {
-    let options = HttpOptions { tokens: vec!["alpha".into()], connections: 16, ..HttpOptions::default() };
+    let options = HttpConfig { tokens: vec!["alpha".into()], max_connections: 16, ..HttpConfig::default() };
     let site = Site::with(options);
     let held: Vec<_> = (0..100).map(|_| half_request(site.at)).collect();
     for _ in 0..20 {
@@ -225,7 +225,7 @@ fn clients_with_a_token_are_served_beside_any_number_of_half_requests() {
 
 #[test]
 fn a_session_that_nobody_uses_is_forgotten() {
-    let site = Site::with(HttpOptions { idle: Duration::from_millis(1), ..HttpOptions::default() });
+    let site = Site::with(HttpConfig { idle_timeout: Duration::from_millis(1), ..HttpConfig::default() });
     let hello = json!({ "protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {} });
     let said = Web::at(site.at).ask("initialize", hello);
     assert_eq!(said.status, 200);
@@ -251,7 +251,7 @@ fn asks_the_user_over_the_stream_of_the_call() {
 
 #[test]
 fn the_newest_revision_needs_no_session() {
-    let site = Site::with(HttpOptions { grace: Duration::from_secs(60), ..HttpOptions::default() });
+    let site = Site::with(HttpConfig { reconnect_grace: Duration::from_secs(60), ..HttpConfig::default() });
     let web = Web::at(site.at).with("MCP-Protocol-Version", "2026-07-28");
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {},
@@ -326,13 +326,13 @@ fn a_thousand_calls_at_once() {
 async fn is_not_open_to_other_machines_without_a_token() {
     struct Nobody;
     #[helve_contract::async_trait]
-    impl helve_mcp::Rooms for Nobody {
-        async fn open(&self) -> std::io::Result<Arc<helve_mcp::Server>> {
+    impl helve_mcp::McpSessionFactory for Nobody {
+        async fn open(&self) -> std::io::Result<Arc<helve_mcp::McpService>> {
             Err(std::io::Error::other("nobody"))
         }
-        async fn close(&self, _: Arc<helve_mcp::Server>) {}
+        async fn close(&self, _: Arc<helve_mcp::McpService>) {}
     }
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let refused = serve_http(listener, Arc::new(Nobody), HttpOptions::default(), std::future::pending()).await;
+    let refused = serve_http(listener, Arc::new(Nobody), HttpConfig::default(), std::future::pending()).await;
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
 }

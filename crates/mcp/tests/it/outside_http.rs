@@ -14,7 +14,7 @@ use std::{
 
 use helve_contract::Call;
 use helve_engine::Engine;
-use helve_mcp::client::{Folders, Servers, Settings, Status, Transport};
+use helve_mcp::client::{McpClientConfig, McpDirs, McpServers, ServerStatus, Transport};
 use serde_json::{Value, json};
 
 use crate::dialect::{dialect, session, unframed};
@@ -82,15 +82,15 @@ fn result(asked: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })
 }
 
-async fn connected(transport: Transport) -> (tempfile::TempDir, Servers) {
+async fn connected(transport: Transport) -> (tempfile::TempDir, McpServers) {
     let folder = tempfile::tempdir().unwrap();
-    let servers = Servers::start(vec![Settings::new("far", transport)], Folders::of(folder.path()));
-    servers.settled(Duration::from_secs(60)).await;
+    let servers = McpServers::start(vec![McpClientConfig::new("far", transport)], McpDirs::new(folder.path()));
+    servers.wait_started(Duration::from_secs(60)).await;
     (folder, servers)
 }
 
-async fn echo(servers: &Servers) -> String {
-    let engine = servers.entries().into_iter().fold(Engine::builder(dialect()), helve_engine::Builder::tool);
+async fn echo(servers: &McpServers) -> String {
+    let engine = servers.entries().into_iter().fold(Engine::builder(dialect()), helve_engine::EngineBuilder::tool);
     let call = Call::new("c", session());
     unframed(engine.build().unwrap().run("mcp__far__echo", json!({ "text": "hello" }), call).await).text
 }
@@ -124,7 +124,7 @@ async fn a_streamable_server_is_used_in_its_session() {
     });
     let headers = BTreeMap::from([("X-Key".to_owned(), "k".to_owned())]);
     let (_folder, servers) = connected(Transport::Http { url, headers }).await;
-    assert_eq!(servers.reports()[0].status, Status::Connected);
+    assert_eq!(servers.reports()[0].status, ServerStatus::Connected);
     assert_eq!(echo(&servers).await, "hello");
     let mut seen = seen.lock().unwrap().clone();
     // The server's own stream is asked for at some time beside these.
@@ -167,7 +167,7 @@ async fn a_streamable_server_tells_of_new_tools_on_its_own_stream() {
     let (_folder, servers) = connected(Transport::Http { url, headers: BTreeMap::new() }).await;
     let names = || servers.entries().iter().map(|it| it.spec.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(), ["mcp__far__echo"]);
-    let mut news = servers.news();
+    let mut news = servers.subscribe();
     grown.store(true, Ordering::Relaxed);
     let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
     let told = async {
@@ -198,11 +198,11 @@ async fn a_server_that_is_up_late_is_found_and_used() {
         }
     });
     let (_folder, servers) = connected(Transport::Http { url, headers: BTreeMap::new() }).await;
-    let mut news = servers.news();
-    assert!(matches!(servers.reports()[0].status, Status::Failed(_)));
+    let mut news = servers.subscribe();
+    assert!(matches!(servers.reports()[0].status, ServerStatus::Failed(_)));
     up.store(true, Ordering::Relaxed);
     let found = async {
-        while servers.reports()[0].status != Status::Connected {
+        while servers.reports()[0].status != ServerStatus::Connected {
             news.changed().await.unwrap();
         }
     };
@@ -228,7 +228,7 @@ async fn an_older_server_answers_by_its_stream() {
         }
     });
     let (_folder, servers) = connected(Transport::Sse { url: format!("{url}/sse"), headers: BTreeMap::new() }).await;
-    assert_eq!(servers.reports()[0].status, Status::Connected);
+    assert_eq!(servers.reports()[0].status, ServerStatus::Connected);
     assert_eq!(echo(&servers).await, "hello");
 }
 
@@ -239,7 +239,7 @@ async fn a_server_that_leads_elsewhere_is_not_followed() {
         serve(move |_, stream| send(&stream, "307 Temporary Redirect", &format!("location: {elsewhere}\r\n"), ""));
     let (_folder, servers) = connected(Transport::Http { url, headers: BTreeMap::new() }).await;
     let why = "answered with an error: it leads elsewhere (307 Temporary Redirect), which is not followed (307)";
-    assert_eq!(servers.reports()[0].status, Status::Failed(why.into()));
+    assert_eq!(servers.reports()[0].status, ServerStatus::Failed(why.into()));
 }
 
 #[tokio::test]
@@ -247,6 +247,6 @@ async fn a_server_that_is_not_there_is_told() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let transport = Transport::Http { url: format!("http://127.0.0.1:{port}/mcp?token=x"), headers: BTreeMap::new() };
     let (_folder, servers) = connected(transport).await;
-    let Status::Failed(why) = &servers.reports()[0].status else { panic!("it is not there") };
+    let ServerStatus::Failed(why) = &servers.reports()[0].status else { panic!("it is not there") };
     assert!(why.starts_with("cannot be reached") && !why.contains("token"), "{why}");
 }

@@ -1,6 +1,6 @@
 //! Files as resources.
 
-use helve_mcp::Options;
+use helve_mcp::McpServerConfig;
 use serde_json::json;
 
 use crate::client::Client;
@@ -55,7 +55,7 @@ fn stays_in_the_workspace() {
 
 #[test]
 fn may_be_turned_off() {
-    let mut client = Client::of(None, Options { without_resources: true, ..Options::default() });
+    let mut client = Client::of(None, McpServerConfig { without_resources: true, ..McpServerConfig::default() });
     let said = client.hello("2025-11-25", &json!({}));
     assert_eq!(said["capabilities"], json!({ "tools": { "listChanged": true }, "logging": {} }));
     assert_eq!(client.ask("resources/list", json!({}))["error"]["code"], -32601);

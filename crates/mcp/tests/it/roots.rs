@@ -4,10 +4,11 @@ use std::{fs, path::Path, sync::Arc};
 
 use futures::FutureExt;
 use helve_contract::{
-    Access, Effects, Entry, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session, Workspace, ports::NoHost,
+    Access, Effects, Entry, PathGlob, PathRule, PathRules, PathStyle, Ports, Reply, Root, Session, Workspace,
+    ports::NoHost,
 };
 use helve_engine::Engine;
-use helve_mcp::{HttpOptions, Options, Server};
+use helve_mcp::{HttpConfig, McpServerConfig, McpService};
 use serde_json::{Value, json};
 
 use crate::{
@@ -23,7 +24,7 @@ fn whereabouts() -> Entry {
     let none = json!({ "type": "object", "properties": {} });
     Entry::dynamic(spec("whereabouts", "Says where.", &none, Effects::READS), |_, call| {
         async move {
-            call.top()?;
+            call.workspace_root()?;
             let dirs = call.session.workspace.roots().iter().map(|root| root.dir.display().to_string());
             Ok(Reply::from(dirs.collect::<Vec<_>>().join(" ")))
         }
@@ -36,11 +37,11 @@ fn late(description: &str) -> Entry {
     Entry::dynamic(spec("late", description, &none, Effects::READS), |_, _| async { Ok("here".into()) }.boxed())
 }
 
-fn server(top: &Path) -> (Arc<Engine>, Arc<Server>) {
+fn server(top: &Path) -> (Arc<Engine>, Arc<McpService>) {
     let engine = Arc::new(Engine::builder(dialect()).tool(whereabouts()).build().unwrap());
-    let workspace = Workspace::new([Root::writable(top)], PathRules::default(), Reading::Absolute);
+    let workspace = Workspace::new([Root::writable(top)], PathRules::default(), PathStyle::Absolute);
     let session = Arc::new(Session::new("s", workspace, Ports::new(Arc::new(NoHost))));
-    (engine.clone(), Arc::new(Server::new(engine, session, Options::default())))
+    (engine.clone(), Arc::new(McpService::new(engine, session, McpServerConfig::default())))
 }
 
 fn answer(client: &mut Client, asked: &Value, folders: &[&Path]) {
@@ -106,11 +107,11 @@ fn a_client_that_opened_a_protected_folder_has_the_workspace() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().canonicalize().unwrap();
     fs::create_dir(top.join("secret")).unwrap();
-    let rule = PathRule::new(Glob::new("secret"), Access::Read, "is denied");
-    let workspace = Workspace::new([Root::writable(&top)], PathRules::new([rule]), Reading::Absolute);
+    let rule = PathRule::new(PathGlob::new("secret"), Access::Read, "is denied");
+    let workspace = Workspace::new([Root::writable(&top)], PathRules::new([rule]), PathStyle::Absolute);
     let session = Arc::new(Session::new("s", workspace, Ports::new(Arc::new(NoHost))));
     let engine = Arc::new(Engine::builder(dialect()).tool(whereabouts()).build().unwrap());
-    let mut client = Client::at(Arc::new(Server::new(engine, session, Options::default())));
+    let mut client = Client::at(Arc::new(McpService::new(engine, session, McpServerConfig::default())));
     client.hello(NEWEST, &json!({ "roots": {} }));
     let asked = client.call("whereabouts", json!({}));
     answer(&mut client, &asked, &[&top.join("secret")]);
@@ -152,19 +153,19 @@ fn clients_hear_of_new_tools() {
     let listed = |client: &mut Client| client.ask("tools/list", json!({}))["result"]["tools"].as_array().unwrap().len();
     let before = listed(&mut client);
 
-    engine.replace_outside(vec![whereabouts(), late("Comes late.")]).unwrap();
+    engine.replace_external_tools(vec![whereabouts(), late("Comes late.")]).unwrap();
     assert_eq!(client.next(), json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {} }));
     assert_eq!(listed(&mut client), before + 1);
     assert_eq!(text(&client.call("late", json!({}))), "here");
 
-    engine.replace_outside(vec![whereabouts()]).unwrap();
+    engine.replace_external_tools(vec![whereabouts()]).unwrap();
     assert_eq!(client.next()["method"], "notifications/tools/list_changed");
     assert_eq!(client.call("late", json!({}))["error"]["code"], -32602);
 }
 
 #[test]
 fn roots_are_asked_for_on_the_stream_of_the_call() {
-    let site = Site::with(HttpOptions::default());
+    let site = Site::with(HttpConfig::default());
     let mut web = Web::at(site.at);
     web.hello(NEWEST, &json!({ "roots": {} }));
     let mut flow = web.call(7, "draw");

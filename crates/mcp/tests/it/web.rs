@@ -11,7 +11,7 @@ use std::{
 use futures::FutureExt;
 use helve_contract::{Call, Effects, Entry, Error, Session, async_trait};
 use helve_engine::{Engine, Gate, Mode};
-use helve_mcp::{ElicitApprover, HttpOptions, Options, Rooms, Server, serve_http};
+use helve_mcp::{ElicitApprover, HttpConfig, McpServerConfig, McpService, McpSessionFactory, serve_http};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore};
 
@@ -30,28 +30,28 @@ pub(crate) struct Site {
 
 struct House {
     engine: Arc<Engine>,
-    options: Options,
+    options: McpServerConfig,
     seen: Mutex<mpsc::Sender<&'static str>>,
 }
 
 #[async_trait]
-impl Rooms for House {
-    async fn open(&self) -> std::io::Result<Arc<Server>> {
+impl McpSessionFactory for House {
+    async fn open(&self) -> std::io::Result<Arc<McpService>> {
         let session: Arc<Session> = session();
-        Ok(Arc::new(Server::new(self.engine.clone(), session, self.options.clone())))
+        Ok(Arc::new(McpService::new(self.engine.clone(), session, self.options.clone())))
     }
 
-    async fn close(&self, _: Arc<Server>) {
+    async fn close(&self, _: Arc<McpService>) {
         _ = self.seen.lock().unwrap().send("closed");
     }
 }
 
 impl Site {
     pub(crate) fn open() -> Self {
-        Self::with(HttpOptions::default())
+        Self::with(HttpConfig::default())
     }
 
-    pub(crate) fn with(options: HttpOptions) -> Self {
+    pub(crate) fn with(options: HttpConfig) -> Self {
         let (tell, seen) = mpsc::channel();
         let gate = Arc::new(Semaphore::new(0));
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -111,7 +111,7 @@ fn house(tell: mpsc::Sender<&'static str>, gate: Arc<Semaphore>) -> House {
             let bell = Bell(ears.lock().unwrap().clone());
             _ = bell.0.send("started");
             async move {
-                call.say("watching");
+                call.report_progress("watching");
                 call.cancel.cancelled().await;
                 drop(bell);
                 Err(Error::Cancelled)
@@ -121,9 +121,9 @@ fn house(tell: mpsc::Sender<&'static str>, gate: Arc<Semaphore>) -> House {
     let gated = Entry::dynamic(spec("gated", "Waits for the gate.", &none, Effects::READS), move |_, call: Call| {
         let gate = gate.clone();
         async move {
-            call.say("before");
+            call.report_progress("before");
             gate.acquire().await.unwrap().forget();
-            call.say("after");
+            call.report_progress("after");
             Ok("through".into())
         }
         .boxed()
@@ -133,7 +133,11 @@ fn house(tell: mpsc::Sender<&'static str>, gate: Arc<Semaphore>) -> House {
     let approver = Arc::new(ElicitApprover::new());
     let gate = Gate::new(Mode::Default).approver(approver.clone());
     let engine = Arc::new(Engine::builder(dialect).gate(gate).build().unwrap());
-    House { engine, options: Options { elicit: Some(approver), ..Options::default() }, seen: Mutex::new(tell) }
+    House {
+        engine,
+        options: McpServerConfig { elicit: Some(approver), ..McpServerConfig::default() },
+        seen: Mutex::new(tell),
+    }
 }
 
 /// What came back.

@@ -9,27 +9,27 @@ use helve_contract::ports::Host;
 use tokio::sync::{mpsc, oneshot};
 
 /// A piece of work for the call's task.
-pub(super) type Job = BoxFuture<'static, ()>;
+pub(super) type HostJob = BoxFuture<'static, ()>;
 
 /// The module's end.
-pub(super) struct Bridge {
+pub(super) struct HostBridge {
     host: Arc<dyn Host>,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<HostJob>,
 }
 
 /// Nobody waits for this call any more.
 #[derive(Debug)]
-pub(super) struct Gone;
+pub(super) struct CallAbandoned;
 
-impl Bridge {
+impl HostBridge {
     /// A bridge to a host, and the end that does the work.
-    pub(super) fn to(host: Arc<dyn Host>) -> (Self, mpsc::Receiver<Job>) {
+    pub(super) fn to(host: Arc<dyn Host>) -> (Self, mpsc::Receiver<HostJob>) {
         let (jobs, asked) = mpsc::channel(1);
         (Self { host, jobs }, asked)
     }
 
     /// Has something done by the host, and waits for it. Only from a thread that may block.
-    pub(super) fn ask<T, F>(&self, work: impl FnOnce(Arc<dyn Host>) -> F) -> Result<T, Gone>
+    pub(super) fn run<T, F>(&self, work: impl FnOnce(Arc<dyn Host>) -> F) -> Result<T, CallAbandoned>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
@@ -37,7 +37,7 @@ impl Bridge {
         let (answer, answered) = oneshot::channel();
         let work = work(self.host.clone());
         let job = Box::pin(async move { _ = answer.send(work.await) });
-        self.jobs.blocking_send(job).map_err(|_| Gone)?;
-        answered.blocking_recv().map_err(|_| Gone)
+        self.jobs.blocking_send(job).map_err(|_| CallAbandoned)?;
+        answered.blocking_recv().map_err(|_| CallAbandoned)
     }
 }

@@ -5,30 +5,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use wasmi::{Caller, Func, FuncType, Memory, TrapCode, Val, ValType};
 
 use super::{
-    guest::{Errno, Fault, Guest, Halt},
-    handles::{Handle, Handles},
-    wasi::Ram,
+    guest::{GuestError, GuestState, HaltReason, WasiErrno},
+    handles::{HandleTable, ResourceHandle},
+    wasi::GuestMemory,
 };
 
 /// Steps that a component may take to find room for what it asked for, beside those it has left in this slice.
-const ROOM: u64 = 1_000_000;
+const REALLOC_FUEL: u64 = 1_000_000;
 
 /// A function that components may import.
-pub(super) struct Function {
+pub(super) struct HostFunction {
     pub(super) interface: &'static str,
     pub(super) name: &'static str,
     /// The kind of each argument: `i` for 32 bits, `l` for 64.
-    pub(super) takes: &'static str,
-    pub(super) gives: Gives,
-    pub(super) work: Work,
+    pub(super) params: &'static str,
+    pub(super) result: ResultLayout,
+    pub(super) work: HostFn,
 }
 
 /// Does what a function is for. What comes back is the result as it lies in memory.
-pub(super) type Work = fn(&mut Desk<'_, '_>, Args<'_>) -> Result<Vec<u8>, Stop>;
+pub(super) type HostFn = fn(&mut HostCall<'_, '_>, HostArgs<'_>) -> Result<Vec<u8>, HostCallError>;
 
 /// How a result goes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gives {
+pub(super) enum ResultLayout {
     Nothing,
     I32,
     I64,
@@ -40,15 +40,16 @@ pub(super) enum Gives {
     OrStreamError(u32),
 }
 
-impl Function {
+impl HostFunction {
     /// The type of the core function that stands for it.
     pub(super) fn kind(&self) -> FuncType {
-        let place = if matches!(self.gives, Gives::Nothing | Gives::I32 | Gives::I64) { "" } else { "i" };
-        let takes = self.takes.chars().chain(place.chars());
+        let place =
+            if matches!(self.result, ResultLayout::Nothing | ResultLayout::I32 | ResultLayout::I64) { "" } else { "i" };
+        let takes = self.params.chars().chain(place.chars());
         let takes: Vec<_> = takes.map(|it| if it == 'l' { ValType::I64 } else { ValType::I32 }).collect();
-        let gives = match self.gives {
-            Gives::I32 => Some(ValType::I32),
-            Gives::I64 => Some(ValType::I64),
+        let gives = match self.result {
+            ResultLayout::I32 => Some(ValType::I32),
+            ResultLayout::I64 => Some(ValType::I64),
             _ => None,
         };
         FuncType::new(takes, gives)
@@ -57,47 +58,53 @@ impl Function {
     /// Does a call.
     pub(super) fn serve(
         &self,
-        caller: &mut Caller<'_, Guest>,
+        caller: &mut Caller<'_, GuestState>,
         (memory, realloc): (Option<Memory>, Option<Func>),
         args: &[Val],
         results: &mut [Val],
     ) -> Result<(), wasmi::Error> {
         let guest = caller.data();
-        guest.may_go_on()?;
-        if guest.is_finding_room {
-            return Err(Halt::Misuse("it calls the host while the host waits for room").into());
+        guest.check_running()?;
+        if guest.in_realloc {
+            return Err(HaltReason::AbiViolation("it calls the host while the host waits for room").into());
         }
-        let mut desk = Desk { caller, memory, realloc };
-        let args = Args(args);
+        let mut desk = HostCall { caller, memory, realloc };
+        let args = HostArgs(args);
         // A panic cannot pass through the interpreter: it would end the whole process.
         let done = catch_unwind(AssertUnwindSafe(|| (self.work)(&mut desk, args)));
-        let done = done.unwrap_or(Err(Halt::Broken.into()));
-        match self.gives {
-            Gives::Nothing => drop(done.map_err(Stop::hard)?),
-            Gives::I32 | Gives::I64 => {
-                let bytes = done.map_err(Stop::hard)?;
+        let done = done.unwrap_or(Err(HaltReason::Internal.into()));
+        match self.result {
+            ResultLayout::Nothing => drop(done.map_err(HostCallError::into_trap)?),
+            ResultLayout::I32 | ResultLayout::I64 => {
+                let bytes = done.map_err(HostCallError::into_trap)?;
                 let mut wide = [0; 8];
                 wide.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
                 if let [result] = results {
                     let number = u64::from_le_bytes(wide);
-                    *result = if self.gives == Gives::I32 { Val::I32(number as i32) } else { Val::I64(number as i64) };
+                    *result = if self.result == ResultLayout::I32 {
+                        Val::I32(number as i32)
+                    } else {
+                        Val::I64(number as i64)
+                    };
                 }
             }
-            Gives::Memory => desk.put(args.last(), &done.map_err(Stop::hard)?)?,
-            Gives::OrCode(at) => match done {
+            ResultLayout::Memory => desk.put(args.last(), &done.map_err(HostCallError::into_trap)?)?,
+            ResultLayout::OrCode(at) => match done {
                 Ok(bytes) => desk.put_result(args.last(), at, &[0], &bytes)?,
-                Err(Stop::Errno(errno)) => desk.put_result(args.last(), at, &[1], &[code(errno)])?,
-                Err(stop) => return Err(stop.hard()),
+                Err(HostCallError::Errno(errno)) => {
+                    desk.put_result(args.last(), at, &[1], &[filesystem_error_code(errno)])?
+                }
+                Err(stop) => return Err(stop.into_trap()),
             },
-            Gives::OrStreamError(at) => match done {
+            ResultLayout::OrStreamError(at) => match done {
                 Ok(bytes) => desk.put_result(args.last(), at, &[0], &bytes)?,
-                Err(Stop::Errno(errno)) => {
-                    let number = desk.hold(Handle::Failure(errno))?.to_le_bytes();
+                Err(HostCallError::Errno(errno)) => {
+                    let number = desk.add_handle(ResourceHandle::StreamError(errno))?.to_le_bytes();
                     let bytes = [&[0; 4], &number[..]].concat();
                     desk.put_result(args.last(), at, &[1], &bytes)?;
                 }
-                Err(Stop::Closed) => desk.put_result(args.last(), at, &[1], &[1])?,
-                Err(stop) => return Err(stop.hard()),
+                Err(HostCallError::Closed) => desk.put_result(args.last(), at, &[1], &[1])?,
+                Err(stop) => return Err(stop.into_trap()),
             },
         }
         Ok(())
@@ -106,9 +113,9 @@ impl Function {
 
 /// The arguments of a call.
 #[derive(Clone, Copy)]
-pub(super) struct Args<'a>(&'a [Val]);
+pub(super) struct HostArgs<'a>(&'a [Val]);
 
-impl Args<'_> {
+impl HostArgs<'_> {
     pub(super) fn u32(self, index: usize) -> u32 {
         self.u64(index) as u32
     }
@@ -127,170 +134,170 @@ impl Args<'_> {
 }
 
 /// Where a call is served: what belongs to it, and the component's memory.
-pub(super) struct Desk<'a, 'c> {
-    caller: &'a mut Caller<'c, Guest>,
+pub(super) struct HostCall<'a, 'c> {
+    caller: &'a mut Caller<'c, GuestState>,
     memory: Option<Memory>,
     realloc: Option<Func>,
 }
 
-impl Desk<'_, '_> {
-    pub(super) fn guest(&mut self) -> &mut Guest {
+impl HostCall<'_, '_> {
+    pub(super) fn guest(&mut self) -> &mut GuestState {
         self.caller.data_mut()
     }
 
-    pub(super) fn handles(&mut self) -> &mut Handles {
+    pub(super) fn handles(&mut self) -> &mut HandleTable {
         &mut self.guest().handles
     }
 
-    pub(super) fn hold(&mut self, handle: Handle) -> Result<u32, Halt> {
+    pub(super) fn add_handle(&mut self, handle: ResourceHandle) -> Result<u32, HaltReason> {
         self.handles().add(handle)
     }
 
     /// The same, as a result.
-    pub(super) fn held(&mut self, handle: Handle) -> Result<Vec<u8>, Stop> {
-        Ok(self.hold(handle)?.to_le_bytes().to_vec())
+    pub(super) fn handle_result(&mut self, handle: ResourceHandle) -> Result<Vec<u8>, HostCallError> {
+        Ok(self.add_handle(handle)?.to_le_bytes().to_vec())
     }
 
-    fn ram(&mut self) -> Result<(Ram<'_>, &mut Guest), Halt> {
-        let memory = self.memory.ok_or(Halt::Misuse("it gives the host no memory to work with"))?;
+    fn memory(&mut self) -> Result<(GuestMemory<'_>, &mut GuestState), HaltReason> {
+        let memory = self.memory.ok_or(HaltReason::AbiViolation("it gives the host no memory to work with"))?;
         let (bytes, guest) = memory.data_and_store_mut(&mut *self.caller);
-        Ok((Ram(bytes), guest))
+        Ok((GuestMemory(bytes), guest))
     }
 
     /// Works on bytes of the component's memory.
     pub(super) fn with<T>(
         &mut self,
         (at, len): (u32, u32),
-        work: impl FnOnce(&[u8], &mut Guest) -> Result<T, Stop>,
-    ) -> Result<T, Stop> {
-        let (ram, guest) = self.ram()?;
-        work(ram.get(at, len).map_err(|_| OUTSIDE)?, guest)
+        work: impl FnOnce(&[u8], &mut GuestState) -> Result<T, HostCallError>,
+    ) -> Result<T, HostCallError> {
+        let (ram, guest) = self.memory()?;
+        work(ram.get(at, len).map_err(|_| OUT_OF_BOUNDS)?, guest)
     }
 
     /// Works on a text in the component's memory.
     pub(super) fn with_text<T>(
         &mut self,
         place: (u32, u32),
-        work: impl FnOnce(&str, &mut Guest) -> Result<T, Fault>,
-    ) -> Result<T, Stop> {
+        work: impl FnOnce(&str, &mut GuestState) -> Result<T, GuestError>,
+    ) -> Result<T, HostCallError> {
         self.with(place, |bytes, guest| {
-            let text = std::str::from_utf8(bytes).map_err(|_| Halt::Misuse("a text of it is not UTF-8"))?;
+            let text = std::str::from_utf8(bytes).map_err(|_| HaltReason::AbiViolation("a text of it is not UTF-8"))?;
             Ok(work(text, guest)?)
         })
     }
 
-    fn put(&mut self, at: u32, bytes: &[u8]) -> Result<(), Halt> {
-        let (mut ram, _) = self.ram()?;
-        ram.put(at, bytes).map_err(|_| OUTSIDE)
+    fn put(&mut self, at: u32, bytes: &[u8]) -> Result<(), HaltReason> {
+        let (mut ram, _) = self.memory()?;
+        ram.put(at, bytes).map_err(|_| OUT_OF_BOUNDS)
     }
 
-    fn put_result(&mut self, at: u32, distance: u32, tag: &[u8], bytes: &[u8]) -> Result<(), Halt> {
+    fn put_result(&mut self, at: u32, distance: u32, tag: &[u8], bytes: &[u8]) -> Result<(), HaltReason> {
         self.put(at, tag)?;
-        self.put(at.checked_add(distance).ok_or(OUTSIDE)?, bytes)
+        self.put(at.checked_add(distance).ok_or(OUT_OF_BOUNDS)?, bytes)
     }
 
     /// Puts bytes where the component finds room for them. What comes back names the place, as lists and texts do.
-    pub(super) fn list(&mut self, align: u32, bytes: &[u8], count: usize) -> Result<Vec<u8>, Stop> {
-        let at = if bytes.is_empty() { align } else { self.room(align, bytes.len() as u32)? };
+    pub(super) fn write_list(&mut self, align: u32, bytes: &[u8], count: usize) -> Result<Vec<u8>, HostCallError> {
+        let at = if bytes.is_empty() { align } else { self.realloc(align, bytes.len() as u32)? };
         self.put(at, bytes)?;
         Ok([at.to_le_bytes(), (count as u32).to_le_bytes()].concat())
     }
 
-    /// A text, as [`Desk::list`] says.
-    pub(super) fn text(&mut self, text: &str) -> Result<Vec<u8>, Stop> {
-        self.list(1, text.as_bytes(), text.len())
+    /// A text, as [`HostCall::write_list`] says.
+    pub(super) fn write_text(&mut self, text: &str) -> Result<Vec<u8>, HostCallError> {
+        self.write_list(1, text.as_bytes(), text.len())
     }
 
-    fn room(&mut self, align: u32, size: u32) -> Result<u32, Stop> {
-        let realloc = self.realloc.ok_or(Halt::Misuse("it gives the host no way to ask for room"))?;
+    fn realloc(&mut self, align: u32, size: u32) -> Result<u32, HostCallError> {
+        let realloc = self.realloc.ok_or(HaltReason::AbiViolation("it gives the host no way to ask for room"))?;
         let realloc = realloc.typed::<(u32, u32, u32, u32), u32>(&*self.caller)?;
         // A slice may be nearly used up, and this call cannot be cut in two.
         let fuel = self.caller.get_fuel()?;
-        self.caller.set_fuel(fuel.saturating_add(ROOM))?;
-        self.guest().is_finding_room = true;
+        self.caller.set_fuel(fuel.saturating_add(REALLOC_FUEL))?;
+        self.guest().in_realloc = true;
         let at = realloc.call(&mut *self.caller, (0, 0, align, size));
-        self.guest().is_finding_room = false;
+        self.guest().in_realloc = false;
         let fuel = self.caller.get_fuel()?;
-        self.caller.set_fuel(fuel.saturating_sub(ROOM))?;
+        self.caller.set_fuel(fuel.saturating_sub(REALLOC_FUEL))?;
         let at = at.map_err(|error| match error.as_trap_code() {
-            Some(TrapCode::OutOfFuel) => Halt::Misuse("it takes too long to find room").into(),
+            Some(TrapCode::OutOfFuel) => HaltReason::AbiViolation("it takes too long to find room").into(),
             _ => error,
         })?;
-        if at % align == 0 { Ok(at) } else { Err(Halt::Misuse("its room is not aligned").into()) }
+        if at % align == 0 { Ok(at) } else { Err(HaltReason::AbiViolation("its room is not aligned").into()) }
     }
 }
 
-const OUTSIDE: Halt = Halt::Misuse("a place of it is outside of its memory");
+const OUT_OF_BOUNDS: HaltReason = HaltReason::AbiViolation("a place of it is outside of its memory");
 
 /// Why a component does not get what it asked for.
-pub(super) enum Stop {
+pub(super) enum HostCallError {
     /// It is told so, and goes on.
-    Errno(Errno),
+    Errno(WasiErrno),
     /// A stream is at its end.
     Closed,
     /// It is ended.
-    Hard(wasmi::Error),
+    Trap(wasmi::Error),
 }
 
-impl Stop {
+impl HostCallError {
     /// Where nothing can be told, it is ended.
-    fn hard(self) -> wasmi::Error {
+    fn into_trap(self) -> wasmi::Error {
         match self {
-            Self::Hard(error) => error,
-            Self::Errno(_) | Self::Closed => Halt::Broken.into(),
+            Self::Trap(error) => error,
+            Self::Errno(_) | Self::Closed => HaltReason::Internal.into(),
         }
     }
 }
 
-impl From<Errno> for Stop {
-    fn from(errno: Errno) -> Self {
+impl From<WasiErrno> for HostCallError {
+    fn from(errno: WasiErrno) -> Self {
         Self::Errno(errno)
     }
 }
 
-impl From<Halt> for Stop {
-    fn from(halt: Halt) -> Self {
-        Self::Hard(halt.into())
+impl From<HaltReason> for HostCallError {
+    fn from(halt: HaltReason) -> Self {
+        Self::Trap(halt.into())
     }
 }
 
-impl From<wasmi::Error> for Stop {
+impl From<wasmi::Error> for HostCallError {
     fn from(error: wasmi::Error) -> Self {
-        Self::Hard(error)
+        Self::Trap(error)
     }
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
+impl From<GuestError> for HostCallError {
+    fn from(fault: GuestError) -> Self {
         match fault {
-            Fault::Errno(errno) => errno.into(),
-            Fault::Halt(halt) => halt.into(),
+            GuestError::Errno(errno) => errno.into(),
+            GuestError::Halt(halt) => halt.into(),
         }
     }
 }
 
 /// An error number in the words of `wasi:filesystem`.
-pub(super) fn code(errno: Errno) -> u8 {
+pub(super) fn filesystem_error_code(errno: WasiErrno) -> u8 {
     match errno {
-        Errno::ACCES => 0,
-        Errno::BADF => 3,
-        Errno::BUSY => 4,
-        Errno::EXIST => 7,
-        Errno::FBIG => 8,
-        Errno::ILSEQ => 9,
-        Errno::INVAL => 12,
-        Errno::ISDIR => 14,
-        Errno::LOOP => 15,
-        Errno::NAMETOOLONG => 18,
-        Errno::NOENT => 20,
-        Errno::MFILE => 22,
-        Errno::NOSPC => 23,
-        Errno::NOTDIR => 24,
-        Errno::NOTEMPTY => 25,
-        Errno::NOTSUP | Errno::NOSYS => 27,
-        Errno::NOTCAPABLE => 31,
-        Errno::ROFS => 33,
-        Errno::SPIPE => 34,
+        WasiErrno::ACCES => 0,
+        WasiErrno::BADF => 3,
+        WasiErrno::BUSY => 4,
+        WasiErrno::EXIST => 7,
+        WasiErrno::FBIG => 8,
+        WasiErrno::ILSEQ => 9,
+        WasiErrno::INVAL => 12,
+        WasiErrno::ISDIR => 14,
+        WasiErrno::LOOP => 15,
+        WasiErrno::NAMETOOLONG => 18,
+        WasiErrno::NOENT => 20,
+        WasiErrno::MFILE => 22,
+        WasiErrno::NOSPC => 23,
+        WasiErrno::NOTDIR => 24,
+        WasiErrno::NOTEMPTY => 25,
+        WasiErrno::NOTSUP | WasiErrno::NOSYS => 27,
+        WasiErrno::NOTCAPABLE => 31,
+        WasiErrno::ROFS => 33,
+        WasiErrno::SPIPE => 34,
         // Among them a file that somebody else changed in the meantime.
         _ => 13,
     }

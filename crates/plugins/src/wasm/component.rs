@@ -13,37 +13,37 @@ use wasmparser::{
 };
 
 use super::{
-    canonical::Function,
-    guest::{Guest, Halt},
+    canonical::HostFunction,
+    guest::{GuestState, HaltReason},
     wasi2,
 };
 
 /// What a program exports, without its version.
-const RUN: &str = "wasi:cli/run";
+const RUN_INTERFACE: &str = "wasi:cli/run";
 /// How deep components may lie in each other, and how many modules and parts there may be.
-const DEPTH: usize = 8;
-const PARTS: usize = 256;
+const MAX_DEPTH: usize = 8;
+const MAX_PARTS: usize = 256;
 
 /// A component that is ready to run.
 pub(super) struct Component {
     engine: Engine,
-    steps: Vec<Step>,
-    run: Core,
+    steps: Vec<InstantiateStep>,
+    run: CoreItem,
 }
 
 /// A module that is put in place, with what it is given.
-struct Step {
+struct InstantiateStep {
     module: Module,
-    imports: Vec<(Core, Option<FuncType>)>,
+    imports: Vec<(CoreItem, Option<FuncType>)>,
 }
 
 /// Something that core modules give each other.
 #[derive(Clone)]
-enum Core {
+enum CoreItem {
     /// An export of a module that is in place already.
     Export { step: usize, name: String },
     /// A function of ours, and where it finds the component's memory.
-    Host { function: &'static Function, memory: Option<Box<Core>>, realloc: Option<Box<Core>> },
+    Host { function: &'static HostFunction, memory: Option<Box<CoreItem>>, realloc: Option<Box<CoreItem>> },
     /// Lets go of something.
     Drop,
     /// A function that is named, and ends the component when it is called.
@@ -52,9 +52,9 @@ enum Core {
 
 /// Something that components give each other.
 #[derive(Clone)]
-enum Item<'a> {
-    Function(Callable),
-    Instance(Parts<'a>),
+enum ComponentItem<'a> {
+    Function(ComponentFunction),
+    Instance(InstanceParts<'a>),
     Module(Module),
     Component(&'a [u8]),
     Type,
@@ -62,33 +62,33 @@ enum Item<'a> {
 
 /// A function between components.
 #[derive(Clone)]
-enum Callable {
+enum ComponentFunction {
     /// Of an interface of ours.
     Imported { interface: String, name: String },
     /// Made from a core function.
-    Lifted(Core),
+    Lifted(CoreItem),
 }
 
 /// An instance of a component: one that we are asked for, or named parts.
 #[derive(Clone)]
-enum Parts<'a> {
+enum InstanceParts<'a> {
     Imported(String),
-    Named(BTreeMap<String, Item<'a>>),
+    Named(BTreeMap<String, ComponentItem<'a>>),
 }
 
 /// An instance of a core module, or named parts.
 #[derive(Clone)]
-enum CoreParts {
+enum CoreInstanceParts {
     Step(usize),
-    Named(BTreeMap<String, Core>),
+    Named(BTreeMap<String, CoreItem>),
 }
 
 impl Component {
     /// Checks a component and makes its plan; or says what it needs that is not there.
     pub(super) fn new(engine: Engine, bytes: &[u8]) -> Result<Self, String> {
         Validator::new().validate_all(bytes).map_err(|error| error.to_string())?;
-        let mut plan = Plan { engine, steps: Vec::new(), missing: Vec::new(), memories: 0, parts: 0 };
-        let exports = plan.of(bytes, None, 0)?;
+        let mut plan = LinkPlan { engine, steps: Vec::new(), missing: Vec::new(), memories: 0, parts: 0 };
+        let exports = plan.visit(bytes, None, 0)?;
         if !plan.missing.is_empty() {
             plan.missing.truncate(3);
             return Err(format!(
@@ -100,15 +100,16 @@ impl Component {
         if plan.memories > 1 {
             return Err("it has more than one memory: components that were joined into one do not run here".into());
         }
-        let mut runs = exports.into_iter().filter(|(name, _)| own(name).is_some_and(|it| it == RUN));
-        let Some((_, Item::Instance(Parts::Named(parts)))) = runs.next() else {
-            return Err(format!("it exports no `{RUN}`; build it as a program, not as a library"));
+        let mut runs =
+            exports.into_iter().filter(|(name, _)| strip_version(name).is_some_and(|it| it == RUN_INTERFACE));
+        let Some((_, ComponentItem::Instance(InstanceParts::Named(parts)))) = runs.next() else {
+            return Err(format!("it exports no `{RUN_INTERFACE}`; build it as a program, not as a library"));
         };
         match parts.get("run") {
-            Some(Item::Function(Callable::Lifted(run))) => {
+            Some(ComponentItem::Function(ComponentFunction::Lifted(run))) => {
                 Ok(Self { engine: plan.engine, steps: plan.steps, run: run.clone() })
             }
-            _ => Err(format!("its `{RUN}` has no function of its own")),
+            _ => Err(format!("its `{RUN_INTERFACE}` has no function of its own")),
         }
     }
 
@@ -117,7 +118,7 @@ impl Component {
     }
 
     /// Puts its modules in place. What comes back runs it; 0 is a good end.
-    pub(super) fn begin(&self, store: &mut Store<Guest>) -> Result<TypedFunc<(), u32>, wasmi::Error> {
+    pub(super) fn instantiate(&self, store: &mut Store<GuestState>) -> Result<TypedFunc<(), u32>, wasmi::Error> {
         let mut placed = Vec::new();
         for step in &self.steps {
             let imports = step.imports.iter().map(|(core, kind)| resolve(core, kind.as_ref(), &placed, store));
@@ -129,58 +130,58 @@ impl Component {
 }
 
 fn resolve(
-    core: &Core,
+    core: &CoreItem,
     kind: Option<&FuncType>,
     placed: &[Instance],
-    store: &mut Store<Guest>,
+    store: &mut Store<GuestState>,
 ) -> Result<Extern, wasmi::Error> {
     let none = || FuncType::new([], []);
     Ok(match core {
-        Core::Export { step, name } => {
+        CoreItem::Export { step, name } => {
             let found = placed.get(*step).and_then(|it| it.get_export(&*store, name));
-            found.ok_or(Halt::Misuse("a part of it lacks what another needs"))?
+            found.ok_or(HaltReason::AbiViolation("a part of it lacks what another needs"))?
         }
-        Core::Host { function: host, memory, realloc } => {
+        CoreItem::Host { function: host, memory, realloc } => {
             let memory = memory.as_ref().map(|it| memory_of(it, placed, store)).transpose()?;
             let realloc = realloc.as_ref().map(|it| function(it, placed, store)).transpose()?;
             let host = *host;
-            let serve = move |mut caller: wasmi::Caller<'_, Guest>, args: &[_], results: &mut [_]| {
+            let serve = move |mut caller: wasmi::Caller<'_, GuestState>, args: &[_], results: &mut [_]| {
                 host.serve(&mut caller, (memory, realloc), args, results)
             };
             Func::new(&mut *store, host.kind(), serve).into()
         }
-        Core::Drop => Func::wrap(&mut *store, |mut caller: wasmi::Caller<'_, Guest>, number: u32| {
+        CoreItem::Drop => Func::wrap(&mut *store, |mut caller: wasmi::Caller<'_, GuestState>, number: u32| {
             let guest = caller.data_mut();
-            guest.may_go_on().and_then(|()| guest.let_go(number)).map_err(wasmi::Error::from)
+            guest.check_running().and_then(|()| guest.drop_handle(number)).map_err(wasmi::Error::from)
         })
         .into(),
-        Core::Absent => Func::new(&mut *store, kind.cloned().unwrap_or_else(none), |_, _, _| {
-            Err(Halt::Misuse("it wants the network, and there is none").into())
+        CoreItem::Absent => Func::new(&mut *store, kind.cloned().unwrap_or_else(none), |_, _, _| {
+            Err(HaltReason::AbiViolation("it wants the network, and there is none").into())
         })
         .into(),
     })
 }
 
-fn function(core: &Core, placed: &[Instance], store: &mut Store<Guest>) -> Result<Func, wasmi::Error> {
+fn function(core: &CoreItem, placed: &[Instance], store: &mut Store<GuestState>) -> Result<Func, wasmi::Error> {
     let found = resolve(core, None, placed, store)?.into_func();
-    found.ok_or_else(|| Halt::Misuse("a part of it is no function").into())
+    found.ok_or_else(|| HaltReason::AbiViolation("a part of it is no function").into())
 }
 
-fn memory_of(core: &Core, placed: &[Instance], store: &mut Store<Guest>) -> Result<Memory, wasmi::Error> {
+fn memory_of(core: &CoreItem, placed: &[Instance], store: &mut Store<GuestState>) -> Result<Memory, wasmi::Error> {
     let found = resolve(core, None, placed, store)?.into_memory();
-    found.ok_or_else(|| Halt::Misuse("a part of it is no memory").into())
+    found.ok_or_else(|| HaltReason::AbiViolation("a part of it is no memory").into())
 }
 
 /// The name of an interface of version 0.2, without the version.
-fn own(name: &str) -> Option<&str> {
+fn strip_version(name: &str) -> Option<&str> {
     let (name, version) = name.split_once('@')?;
     version.starts_with("0.2.").then_some(name)
 }
 
 /// A plan that is being made.
-struct Plan {
+struct LinkPlan {
     engine: Engine,
-    steps: Vec<Step>,
+    steps: Vec<InstantiateStep>,
     missing: Vec<String>,
     memories: u32,
     parts: usize,
@@ -188,38 +189,38 @@ struct Plan {
 
 /// What is numbered inside of one component.
 #[derive(Default)]
-struct Scope<'a> {
+struct IndexSpaces<'a> {
     modules: Vec<Module>,
-    core_instances: Vec<CoreParts>,
-    core_functions: Vec<Core>,
-    core_tables: Vec<Core>,
-    core_memories: Vec<Core>,
-    core_globals: Vec<Core>,
-    core_tags: Vec<Core>,
+    core_instances: Vec<CoreInstanceParts>,
+    core_functions: Vec<CoreItem>,
+    core_tables: Vec<CoreItem>,
+    core_memories: Vec<CoreItem>,
+    core_globals: Vec<CoreItem>,
+    core_tags: Vec<CoreItem>,
     components: Vec<&'a [u8]>,
-    instances: Vec<Parts<'a>>,
-    functions: Vec<Callable>,
+    instances: Vec<InstanceParts<'a>>,
+    functions: Vec<ComponentFunction>,
 }
 
-impl Plan {
+impl LinkPlan {
     /// Follows one component from its beginning to its end, and returns what it exports. Without `given` it is the
     /// outermost, and gets what we have.
-    fn of<'a>(
+    fn visit<'a>(
         &mut self,
         bytes: &'a [u8],
-        given: Option<&BTreeMap<String, Item<'a>>>,
+        given: Option<&BTreeMap<String, ComponentItem<'a>>>,
         depth: usize,
-    ) -> Result<BTreeMap<String, Item<'a>>, String> {
+    ) -> Result<BTreeMap<String, ComponentItem<'a>>, String> {
         self.parts += 1;
-        if depth > DEPTH || self.parts > PARTS {
+        if depth > MAX_DEPTH || self.parts > MAX_PARTS {
             return Err("its parts lie in each other too deeply, or are too many".into());
         }
-        let mut scope = Scope::default();
+        let mut scope = IndexSpaces::default();
         let mut exports = BTreeMap::new();
         // What lies inside of another part comes by as well; it is looked at when that part is.
         let mut inside = 0;
         for payload in Parser::new(0).parse_all(bytes) {
-            let payload = payload.map_err(bad)?;
+            let payload = payload.map_err(parse_error)?;
             if inside > 0 {
                 match payload {
                     Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => inside += 1,
@@ -242,39 +243,39 @@ impl Plan {
                 }
                 Payload::InstanceSection(all) => {
                     for instance in all {
-                        let parts = self.core_instance(&scope, instance.map_err(bad)?)?;
+                        let parts = self.core_instance(&scope, instance.map_err(parse_error)?)?;
                         scope.core_instances.push(parts);
                     }
                 }
                 Payload::ComponentInstanceSection(all) => {
                     for instance in all {
-                        let parts = self.instance(&scope, instance.map_err(bad)?, depth)?;
+                        let parts = self.instance(&scope, instance.map_err(parse_error)?, depth)?;
                         scope.instances.push(parts);
                     }
                 }
                 Payload::ComponentAliasSection(all) => {
                     for alias in all {
-                        scope.alias(&alias.map_err(bad)?)?;
+                        scope.alias(&alias.map_err(parse_error)?)?;
                     }
                 }
                 Payload::ComponentCanonicalSection(all) => {
                     for made in all {
-                        self.canonical(&mut scope, made.map_err(bad)?)?;
+                        self.canonical(&mut scope, made.map_err(parse_error)?)?;
                     }
                 }
                 Payload::ComponentImportSection(all) => {
                     for import in all {
-                        let import = import.map_err(bad)?;
+                        let import = import.map_err(parse_error)?;
                         let item = match given {
-                            None => asked(import.name.0, import.ty.kind())?,
-                            Some(given) => given.get(import.name.0).cloned().unwrap_or(Item::Type),
+                            None => root_import(import.name.0, import.ty.kind())?,
+                            Some(given) => given.get(import.name.0).cloned().unwrap_or(ComponentItem::Type),
                         };
                         scope.add(item);
                     }
                 }
                 Payload::ComponentExportSection(all) => {
                     for export in all {
-                        let export = export.map_err(bad)?;
+                        let export = export.map_err(parse_error)?;
                         let item = scope.item(export.kind, export.index)?;
                         scope.add(item.clone());
                         exports.insert(export.name.0.to_owned(), item);
@@ -287,11 +288,15 @@ impl Plan {
         Ok(exports)
     }
 
-    fn core_instance(&mut self, scope: &Scope<'_>, instance: CoreInstance<'_>) -> Result<CoreParts, String> {
+    fn core_instance(
+        &mut self,
+        scope: &IndexSpaces<'_>,
+        instance: CoreInstance<'_>,
+    ) -> Result<CoreInstanceParts, String> {
         let (module, args) = match instance {
             CoreInstance::FromExports(exports) => {
                 let named = exports.iter().map(|it| Ok((it.name.to_owned(), at(scope.core(it.kind), it.index)?)));
-                return Ok(CoreParts::Named(named.collect::<Result<_, String>>()?));
+                return Ok(CoreInstanceParts::Named(named.collect::<Result<_, String>>()?));
             }
             CoreInstance::Instantiate { module_index, args } => (at(&scope.modules, module_index)?, args),
         };
@@ -305,7 +310,7 @@ impl Plan {
                 _ => None,
             };
             let fits = match &core {
-                Core::Host { function, .. } => kind.as_ref() == Some(&function.kind()),
+                CoreItem::Host { function, .. } => kind.as_ref() == Some(&function.kind()),
                 _ => true,
             };
             if !fits {
@@ -313,51 +318,53 @@ impl Plan {
             }
             imports.push((core, kind));
         }
-        self.steps.push(Step { module, imports });
-        if self.steps.len() > PARTS {
+        self.steps.push(InstantiateStep { module, imports });
+        if self.steps.len() > MAX_PARTS {
             return Err("it has too many parts".into());
         }
-        Ok(CoreParts::Step(self.steps.len() - 1))
+        Ok(CoreInstanceParts::Step(self.steps.len() - 1))
     }
 
     fn instance<'a>(
         &mut self,
-        scope: &Scope<'a>,
+        scope: &IndexSpaces<'a>,
         instance: ComponentInstance<'a>,
         depth: usize,
-    ) -> Result<Parts<'a>, String> {
+    ) -> Result<InstanceParts<'a>, String> {
         match instance {
             ComponentInstance::FromExports(exports) => {
                 let named = exports.iter().map(|it| Ok((it.name.0.to_owned(), scope.item(it.kind, it.index)?)));
-                Ok(Parts::Named(named.collect::<Result<_, String>>()?))
+                Ok(InstanceParts::Named(named.collect::<Result<_, String>>()?))
             }
             ComponentInstance::Instantiate { component_index, args } => {
                 let given = args.iter().map(|it| Ok((it.name.to_owned(), scope.item(it.kind, it.index)?)));
                 let given = given.collect::<Result<_, String>>()?;
                 let component = at(&scope.components, component_index)?;
-                self.of(component, Some(&given), depth + 1).map(Parts::Named)
+                self.visit(component, Some(&given), depth + 1).map(InstanceParts::Named)
             }
         }
     }
 
-    fn canonical(&mut self, scope: &mut Scope<'_>, made: CanonicalFunction) -> Result<(), String> {
+    fn canonical(&mut self, scope: &mut IndexSpaces<'_>, made: CanonicalFunction) -> Result<(), String> {
         match made {
             CanonicalFunction::Lift { core_func_index, options, .. } => {
-                known(&options)?;
+                check_options(&options)?;
                 let core = at(&scope.core_functions, core_func_index)?;
-                scope.functions.push(Callable::Lifted(core));
+                scope.functions.push(ComponentFunction::Lifted(core));
             }
             CanonicalFunction::Lower { func_index, options } => {
-                known(&options)?;
+                check_options(&options)?;
                 let core = match at(&scope.functions, func_index)? {
-                    Callable::Imported { interface, name } => self.lowered(scope, &interface, &name, &options)?,
-                    Callable::Lifted(_) => {
+                    ComponentFunction::Imported { interface, name } => {
+                        self.lowered(scope, &interface, &name, &options)?
+                    }
+                    ComponentFunction::Lifted(_) => {
                         return Err("a part of it calls another: such components do not run here".into());
                     }
                 };
                 scope.core_functions.push(core);
             }
-            CanonicalFunction::ResourceDrop { .. } => scope.core_functions.push(Core::Drop),
+            CanonicalFunction::ResourceDrop { .. } => scope.core_functions.push(CoreItem::Drop),
             other => {
                 let shown = format!("{other:?}");
                 let shown = shown.split([' ', '(']).next().unwrap_or_default();
@@ -370,19 +377,19 @@ impl Plan {
     /// A function of ours as a core module calls it.
     fn lowered(
         &mut self,
-        scope: &Scope<'_>,
+        scope: &IndexSpaces<'_>,
         interface: &str,
         name: &str,
         options: &[CanonicalOption],
-    ) -> Result<Core, String> {
-        let plain = own(interface);
+    ) -> Result<CoreItem, String> {
+        let plain = strip_version(interface);
         if plain.is_some_and(|it| it.starts_with("wasi:sockets/")) {
-            return Ok(Core::Absent);
+            return Ok(CoreItem::Absent);
         }
         let Some(function) = plain.and_then(|it| wasi2::function(it, name)) else {
             let from = if interface.is_empty() { String::new() } else { format!(" of `{interface}`") };
             self.missing.push(format!("`{name}`{from}"));
-            return Ok(Core::Absent);
+            return Ok(CoreItem::Absent);
         };
         let (mut memory, mut realloc) = (None, None);
         for option in options {
@@ -392,12 +399,12 @@ impl Plan {
                 _ => {}
             }
         }
-        Ok(Core::Host { function, memory, realloc })
+        Ok(CoreItem::Host { function, memory, realloc })
     }
 }
 
-impl<'a> Scope<'a> {
-    fn core(&self, kind: wasmparser::ExternalKind) -> &[Core] {
+impl<'a> IndexSpaces<'a> {
+    fn core(&self, kind: wasmparser::ExternalKind) -> &[CoreItem] {
         match kind {
             wasmparser::ExternalKind::Func => &self.core_functions,
             wasmparser::ExternalKind::Table => &self.core_tables,
@@ -407,10 +414,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn core_export(&self, instance: u32, name: &str) -> Result<Core, String> {
+    fn core_export(&self, instance: u32, name: &str) -> Result<CoreItem, String> {
         match at(&self.core_instances, instance)? {
-            CoreParts::Step(step) => Ok(Core::Export { step, name: name.to_owned() }),
-            CoreParts::Named(parts) => parts.get(name).cloned().ok_or_else(|| format!("a module of it lacks `{name}`")),
+            CoreInstanceParts::Step(step) => Ok(CoreItem::Export { step, name: name.to_owned() }),
+            CoreInstanceParts::Named(parts) => {
+                parts.get(name).cloned().ok_or_else(|| format!("a module of it lacks `{name}`"))
+            }
         }
     }
 
@@ -433,13 +442,13 @@ impl<'a> Scope<'a> {
             } => {}
             ComponentAlias::InstanceExport { kind, instance_index, name } => {
                 let item = match at(&self.instances, *instance_index)? {
-                    Parts::Imported(interface) if *kind == ComponentExternalKind::Func => {
-                        Item::Function(Callable::Imported { interface, name: (*name).to_owned() })
+                    InstanceParts::Imported(interface) if *kind == ComponentExternalKind::Func => {
+                        ComponentItem::Function(ComponentFunction::Imported { interface, name: (*name).to_owned() })
                     }
-                    Parts::Imported(interface) => {
+                    InstanceParts::Imported(interface) => {
                         return Err(format!("it needs the {} {name} of {interface}", kind.desc()));
                     }
-                    Parts::Named(parts) => {
+                    InstanceParts::Named(parts) => {
                         parts.get(*name).cloned().ok_or_else(|| format!("a part of it lacks `{name}`"))?
                     }
                 };
@@ -452,38 +461,38 @@ impl<'a> Scope<'a> {
         Ok(())
     }
 
-    fn item(&self, kind: ComponentExternalKind, index: u32) -> Result<Item<'a>, String> {
+    fn item(&self, kind: ComponentExternalKind, index: u32) -> Result<ComponentItem<'a>, String> {
         Ok(match kind {
-            ComponentExternalKind::Func => Item::Function(at(&self.functions, index)?),
-            ComponentExternalKind::Instance => Item::Instance(at(&self.instances, index)?),
-            ComponentExternalKind::Module => Item::Module(at(&self.modules, index)?),
-            ComponentExternalKind::Component => Item::Component(at(&self.components, index)?),
-            ComponentExternalKind::Type => Item::Type,
+            ComponentExternalKind::Func => ComponentItem::Function(at(&self.functions, index)?),
+            ComponentExternalKind::Instance => ComponentItem::Instance(at(&self.instances, index)?),
+            ComponentExternalKind::Module => ComponentItem::Module(at(&self.modules, index)?),
+            ComponentExternalKind::Component => ComponentItem::Component(at(&self.components, index)?),
+            ComponentExternalKind::Type => ComponentItem::Type,
             ComponentExternalKind::Value => {
                 return Err("it passes values about: such components do not run here".into());
             }
         })
     }
 
-    fn add(&mut self, item: Item<'a>) {
+    fn add(&mut self, item: ComponentItem<'a>) {
         match item {
-            Item::Function(function) => self.functions.push(function),
-            Item::Instance(parts) => self.instances.push(parts),
-            Item::Module(module) => self.modules.push(module),
-            Item::Component(bytes) => self.components.push(bytes),
-            Item::Type => {}
+            ComponentItem::Function(function) => self.functions.push(function),
+            ComponentItem::Instance(parts) => self.instances.push(parts),
+            ComponentItem::Module(module) => self.modules.push(module),
+            ComponentItem::Component(bytes) => self.components.push(bytes),
+            ComponentItem::Type => {}
         }
     }
 }
 
 /// What the outermost component imports.
-fn asked<'a>(name: &str, kind: ComponentExternalKind) -> Result<Item<'a>, String> {
+fn root_import<'a>(name: &str, kind: ComponentExternalKind) -> Result<ComponentItem<'a>, String> {
     Ok(match kind {
-        ComponentExternalKind::Instance => Item::Instance(Parts::Imported(name.to_owned())),
+        ComponentExternalKind::Instance => ComponentItem::Instance(InstanceParts::Imported(name.to_owned())),
         ComponentExternalKind::Func => {
-            Item::Function(Callable::Imported { interface: String::new(), name: name.to_owned() })
+            ComponentItem::Function(ComponentFunction::Imported { interface: String::new(), name: name.to_owned() })
         }
-        ComponentExternalKind::Type => Item::Type,
+        ComponentExternalKind::Type => ComponentItem::Type,
         _ => return Err(format!("it needs the {} {name}, which is not offered", kind.desc())),
     })
 }
@@ -492,14 +501,14 @@ fn asked<'a>(name: &str, kind: ComponentExternalKind) -> Result<Item<'a>, String
 fn memories(module: &[u8]) -> Result<u32, String> {
     let mut sum = 0;
     for payload in Parser::new(0).parse_all(module) {
-        if let Payload::MemorySection(memories) = payload.map_err(bad)? {
+        if let Payload::MemorySection(memories) = payload.map_err(parse_error)? {
             sum += memories.count();
         }
     }
     Ok(sum)
 }
 
-fn known(options: &[CanonicalOption]) -> Result<(), String> {
+fn check_options(options: &[CanonicalOption]) -> Result<(), String> {
     let other = options.iter().any(|it| {
         matches!(
             it,
@@ -520,6 +529,6 @@ fn at<T: Clone>(all: &[T], index: u32) -> Result<T, String> {
     all.get(index as usize).cloned().ok_or_else(|| "it names a part that it does not have".into())
 }
 
-fn bad(error: wasmparser::BinaryReaderError) -> String {
+fn parse_error(error: wasmparser::BinaryReaderError) -> String {
     error.to_string()
 }

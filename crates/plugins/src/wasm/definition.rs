@@ -6,15 +6,15 @@ use helve_contract::{Effects, Error, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Profile, profile::ModuleProfile};
+use super::{CapabilityProfile, profile::ModuleProfile};
 
 /// The largest definition that is read.
-const LARGEST: u64 = 256 * 1024;
+const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
 
 /// What the model is told about a module, and what the module may reach.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Definition {
+pub struct ModuleManifest {
     /// What the model calls.
     pub name: String,
     /// What it does.
@@ -24,7 +24,7 @@ pub struct Definition {
     #[serde(default)]
     pub parameters: Value,
     /// What it may reach.
-    pub profile: Profile,
+    pub profile: CapabilityProfile,
     /// Effects beside those that follow from the profile, by name. None is taken away by leaving it out.
     #[serde(default)]
     pub effects: Vec<String>,
@@ -33,16 +33,16 @@ pub struct Definition {
     pub operation: Option<String>,
 }
 
-impl Definition {
+impl ModuleManifest {
     /// Reads the JSON file of the same name beside a module.
-    pub fn beside(module: &Path) -> Result<Self> {
+    pub fn read_beside(module: &Path) -> Result<Self> {
         let path = module.with_extension("json");
         let told = |why: String| Error::failed(format!("{}: {why}", path.display()));
         let file = File::open(&path).map_err(|error| told(error.to_string()))?;
         let mut text = Vec::new();
-        file.take(LARGEST + 1).read_to_end(&mut text).map_err(|error| told(error.to_string()))?;
-        if text.len() as u64 > LARGEST {
-            return Err(told(format!("more than {LARGEST} bytes for a definition")));
+        file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut text).map_err(|error| told(error.to_string()))?;
+        if text.len() as u64 > MAX_MANIFEST_BYTES {
+            return Err(told(format!("more than {MAX_MANIFEST_BYTES} bytes for a definition")));
         }
         serde_json::from_slice(&text).map_err(|error| told(error.to_string()))
     }
@@ -55,11 +55,11 @@ impl Definition {
     /// Everything that a call can do: by the profile, and by the author's own word.
     pub(super) fn effects(&self) -> Effects {
         let more = self.effects.iter().filter_map(|name| effect(name));
-        more.fold(self.profile.effects(), Effects::and)
+        more.fold(self.profile.effects(), Effects::union)
     }
 
     /// The same, cleaned; or what is wrong with it.
-    pub(super) fn checked(&self, module: &Path) -> Result<Self> {
+    pub(super) fn validated(&self, module: &Path) -> Result<Self> {
         let module = format!("the module {}", module.display());
         let wrong = |why: String| Err(Error::failed(format!("{module}: {why}")));
         if let Some(why) = crate::schema::name_error(&self.name) {
@@ -70,27 +70,27 @@ impl Definition {
             Err(why) => return wrong(format!("the tool {:?} cannot be called: {why}", self.name)),
         };
         if let Some(name) = self.effects.iter().find(|name| effect(name).is_none()) {
-            let known: Vec<_> = EVERY.names().collect();
+            let known: Vec<_> = ALL_EFFECTS.names().collect();
             return wrong(format!("{name:?} is no effect; there are {}", known.join(", ")));
         }
-        match Profile::of_operation(self.operation()) {
+        match CapabilityProfile::of_operation(self.operation()) {
             Some(legal) if legal != self.profile => {
                 wrong(format!("{} runs with the profile {legal}, not {}", self.operation(), self.profile))
             }
-            _ => Ok(Self { description: crate::bounded(&self.description), parameters, ..self.clone() }),
+            _ => Ok(Self { description: crate::clean_description(&self.description), parameters, ..self.clone() }),
         }
     }
 }
 
-const EVERY: Effects = Effects::READS
-    .and(Effects::WRITES)
-    .and(Effects::NETWORK)
-    .and(Effects::EXECUTES)
-    .and(Effects::SPAWNS)
-    .and(Effects::BLOCKS)
-    .and(Effects::DESTROYS)
-    .and(Effects::NOTES)
-    .and(Effects::SENDS);
+const ALL_EFFECTS: Effects = Effects::READS
+    .union(Effects::WRITES)
+    .union(Effects::NETWORK)
+    .union(Effects::EXECUTES)
+    .union(Effects::SPAWNS)
+    .union(Effects::BLOCKS)
+    .union(Effects::DESTROYS)
+    .union(Effects::SESSION_STATE)
+    .union(Effects::SENDS);
 
 fn effect(name: &str) -> Option<Effects> {
     let all = [
@@ -101,7 +101,7 @@ fn effect(name: &str) -> Option<Effects> {
         Effects::SPAWNS,
         Effects::BLOCKS,
         Effects::DESTROYS,
-        Effects::NOTES,
+        Effects::SESSION_STATE,
         Effects::SENDS,
     ];
     all.into_iter().find(|effect| effect.names().eq([name]))

@@ -5,40 +5,40 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helve_contract::{CancellationToken, Error, FileFault};
+use helve_contract::{CancellationToken, Error, FileErrorKind};
 use wasmi::{StoreLimits, StoreLimitsBuilder, errors::HostError};
 
 use super::{
-    bridge::Gone,
-    files::{Files, Open},
-    handles::Handles,
+    bridge::CallAbandoned,
+    files::{Descriptor, DescriptorTable},
+    handles::HandleTable,
 };
 
 /// The most that a module may write to standard output.
-pub(super) const OUTPUT: usize = 16 * 1024 * 1024;
+pub(super) const MAX_STDOUT_BYTES: usize = 16 * 1024 * 1024;
 /// How much of standard error is kept for an error message.
-const LAST_WORDS: usize = 2048;
+const STDERR_TAIL_BYTES: usize = 2048;
 /// Entries of a table of functions; large programs have a few thousand.
-const TABLE: usize = 100_000;
+const MAX_TABLE_ELEMENTS: usize = 100_000;
 /// Modules of one component; each counts the one memory that they share, and there is no second one.
-const MODULES: usize = 256;
+const MAX_INSTANCES: usize = 256;
 
 /// What belongs to one call.
-pub(super) struct Guest {
+pub(super) struct GuestState {
     /// What the interpreter asks before memory grows.
-    pub(super) cap: StoreLimits,
+    pub(super) memory_limits: StoreLimits,
     /// Its files and folders.
-    pub(super) files: Files,
+    pub(super) files: DescriptorTable,
     /// What it wrote to standard output.
     pub(super) output: Vec<u8>,
     /// The last of what it wrote to standard error.
-    pub(super) words: Vec<u8>,
+    pub(super) stderr_tail: Vec<u8>,
     /// What a component holds by number.
-    pub(super) handles: Handles,
+    pub(super) handles: HandleTable,
     /// Whether a component is asked for room: it may not ask for anything itself then.
-    pub(super) is_finding_room: bool,
+    pub(super) in_realloc: bool,
     /// Why a file could not be written that a component let go of, where nobody could tell it.
-    pub(super) unsaved: Option<Errno>,
+    pub(super) write_error: Option<WasiErrno>,
     input: Vec<u8>,
     read: usize,
     stop: CancellationToken,
@@ -47,32 +47,32 @@ pub(super) struct Guest {
     until: Option<Instant>,
 }
 
-impl Guest {
+impl GuestState {
     /// A call with this input; `stop` is set when nobody waits for it any more.
     pub(super) fn new(
         input: Vec<u8>,
-        files: Files,
+        files: DescriptorTable,
         memory: usize,
         stop: CancellationToken,
         deadline: Duration,
     ) -> Self {
         let cap = StoreLimitsBuilder::new()
             .memory_size(memory)
-            .memories(MODULES)
-            .tables(MODULES)
-            .table_elements(TABLE)
-            .instances(MODULES)
+            .memories(MAX_INSTANCES)
+            .tables(MAX_INSTANCES)
+            .table_elements(MAX_TABLE_ELEMENTS)
+            .instances(MAX_INSTANCES)
             .trap_on_grow_failure(true)
             .build();
         let start = Instant::now();
         Self {
-            cap,
+            memory_limits: cap,
             files,
             output: Vec::new(),
-            words: Vec::new(),
-            handles: Handles::default(),
-            is_finding_room: false,
-            unsaved: None,
+            stderr_tail: Vec::new(),
+            handles: HandleTable::default(),
+            in_realloc: false,
+            write_error: None,
             input,
             read: 0,
             stop,
@@ -82,37 +82,37 @@ impl Guest {
     }
 
     /// Whether it may go on. Asked between slices of work and whenever it wants something.
-    pub(super) fn may_go_on(&self) -> Result<(), Halt> {
+    pub(super) fn check_running(&self) -> Result<(), HaltReason> {
         if self.stop.is_cancelled() {
-            return Err(Halt::Gone);
+            return Err(HaltReason::Abandoned);
         }
-        if self.until.is_some_and(|until| Instant::now() > until) { Err(Halt::Late) } else { Ok(()) }
+        if self.until.is_some_and(|until| Instant::now() > until) { Err(HaltReason::TimedOut) } else { Ok(()) }
     }
 
     /// Lets go of what a component held. A file that nothing else keeps open is closed.
-    pub(super) fn let_go(&mut self, number: u32) -> Result<(), Halt> {
+    pub(super) fn drop_handle(&mut self, number: u32) -> Result<(), HaltReason> {
         let Some(fd) = self.handles.remove(number)? else { return Ok(()) };
         if fd <= 2 || self.files.mount(fd).is_ok() {
             return Ok(());
         }
         match self.files.close(fd) {
             Ok(()) => Ok(()),
-            Err(Fault::Halt(halt)) => Err(halt),
-            Err(Fault::Errno(errno)) => {
-                self.unsaved.get_or_insert(errno);
+            Err(GuestError::Halt(halt)) => Err(halt),
+            Err(GuestError::Errno(errno)) => {
+                self.write_error.get_or_insert(errno);
                 Ok(())
             }
         }
     }
 
     /// How long it has been running.
-    pub(super) fn age(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
     /// Reads from a descriptor, and moves on in it.
-    pub(super) fn read(&mut self, fd: u32, into: &mut [u8]) -> Result<usize, Fault> {
-        if !matches!(self.files.get(fd)?, Open::Input) {
+    pub(super) fn read(&mut self, fd: u32, into: &mut [u8]) -> Result<usize, GuestError> {
+        if !matches!(self.files.get(fd)?, Descriptor::Input) {
             return self.files.read(fd, into);
         }
         let rest = &self.input[self.read..];
@@ -123,14 +123,16 @@ impl Guest {
     }
 
     /// Writes to a descriptor, and moves on in it.
-    pub(super) fn write(&mut self, fd: u32, bytes: &[u8]) -> Result<usize, Fault> {
+    pub(super) fn write(&mut self, fd: u32, bytes: &[u8]) -> Result<usize, GuestError> {
         match self.files.get(fd)? {
-            Open::Output if self.output.len() + bytes.len() > OUTPUT => return Err(Halt::Flood.into()),
-            Open::Output => self.output.extend_from_slice(bytes),
-            Open::Errors => {
-                self.words.extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_WORDS)..]);
-                let surplus = self.words.len().saturating_sub(LAST_WORDS);
-                self.words.drain(..surplus);
+            Descriptor::Output if self.output.len() + bytes.len() > MAX_STDOUT_BYTES => {
+                return Err(HaltReason::OutputLimit.into());
+            }
+            Descriptor::Output => self.output.extend_from_slice(bytes),
+            Descriptor::Errors => {
+                self.stderr_tail.extend_from_slice(&bytes[bytes.len().saturating_sub(STDERR_TAIL_BYTES)..]);
+                let surplus = self.stderr_tail.len().saturating_sub(STDERR_TAIL_BYTES);
+                self.stderr_tail.drain(..surplus);
             }
             _ => return self.files.write(fd, bytes),
         }
@@ -140,44 +142,44 @@ impl Guest {
 
 /// Why a module is ended from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Halt {
+pub(super) enum HaltReason {
     /// Nobody waits for the call any more.
-    Gone,
+    Abandoned,
     /// Its time is over.
-    Late,
+    TimedOut,
     /// It wrote too much.
-    Flood,
+    OutputLimit,
     /// We failed, not it.
-    Broken,
+    Internal,
     /// A component breaks the rules between it and us.
-    Misuse(&'static str),
+    AbiViolation(&'static str),
 }
 
-impl fmt::Display for Halt {
+impl fmt::Display for HaltReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Gone => "cancelled",
-            Self::Late => "out of time",
-            Self::Flood => "too much output",
-            Self::Broken => "a function of the system panicked",
-            Self::Misuse(why) => why,
+            Self::Abandoned => "cancelled",
+            Self::TimedOut => "out of time",
+            Self::OutputLimit => "too much output",
+            Self::Internal => "a function of the system panicked",
+            Self::AbiViolation(why) => why,
         })
     }
 }
 
-impl HostError for Halt {}
+impl HostError for HaltReason {}
 
-impl From<Halt> for wasmi::Error {
-    fn from(halt: Halt) -> Self {
+impl From<HaltReason> for wasmi::Error {
+    fn from(halt: HaltReason) -> Self {
         Self::host(halt)
     }
 }
 
 /// An error number of WASI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Errno(pub(super) u16);
+pub(super) struct WasiErrno(pub(super) u16);
 
-impl Errno {
+impl WasiErrno {
     pub(super) const ACCES: Self = Self(2);
     pub(super) const BADF: Self = Self(8);
     pub(super) const BUSY: Self = Self(10);
@@ -204,7 +206,7 @@ impl Errno {
 }
 
 /// A host's words as a number.
-impl From<Error> for Errno {
+impl From<Error> for WasiErrno {
     fn from(error: Error) -> Self {
         let fault = match error {
             Error::File { fault, .. } => fault,
@@ -212,51 +214,51 @@ impl From<Error> for Errno {
             _ => return Self::IO,
         };
         match fault {
-            FileFault::Missing { .. } => Self::NOENT,
-            FileFault::IsFolder => Self::ISDIR,
-            FileFault::NotFolder => Self::NOTDIR,
-            FileFault::NotRegular => Self::NOTSUP,
-            FileFault::NoPermission => Self::ACCES,
-            FileFault::DiskFull => Self::NOSPC,
-            FileFault::Changed => Self::STALE,
-            FileFault::Exists => Self::EXIST,
-            FileFault::LinkLoop => Self::LOOP,
-            FileFault::Outside => Self::NOTCAPABLE,
-            FileFault::TooLarge { .. } => Self::FBIG,
-            FileFault::Binary(_) | FileFault::Other(_) => Self::IO,
+            FileErrorKind::Missing { .. } => Self::NOENT,
+            FileErrorKind::IsFolder => Self::ISDIR,
+            FileErrorKind::NotFolder => Self::NOTDIR,
+            FileErrorKind::NotRegular => Self::NOTSUP,
+            FileErrorKind::NoPermission => Self::ACCES,
+            FileErrorKind::DiskFull => Self::NOSPC,
+            FileErrorKind::Changed => Self::STALE,
+            FileErrorKind::Exists => Self::EXIST,
+            FileErrorKind::LinkLoop => Self::LOOP,
+            FileErrorKind::Outside => Self::NOTCAPABLE,
+            FileErrorKind::TooLarge { .. } => Self::FBIG,
+            FileErrorKind::Binary(_) | FileErrorKind::Other(_) => Self::IO,
         }
     }
 }
 
 /// Why the module does not get what it asked for.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum GuestError {
     /// It is told so, and goes on.
-    Errno(Errno),
+    Errno(WasiErrno),
     /// It is ended.
-    Halt(Halt),
+    Halt(HaltReason),
 }
 
-impl From<Errno> for Fault {
-    fn from(errno: Errno) -> Self {
+impl From<WasiErrno> for GuestError {
+    fn from(errno: WasiErrno) -> Self {
         Self::Errno(errno)
     }
 }
 
-impl From<Halt> for Fault {
-    fn from(halt: Halt) -> Self {
+impl From<HaltReason> for GuestError {
+    fn from(halt: HaltReason) -> Self {
         Self::Halt(halt)
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for GuestError {
     fn from(error: Error) -> Self {
         Self::Errno(error.into())
     }
 }
 
-impl From<Gone> for Fault {
-    fn from(_: Gone) -> Self {
-        Self::Halt(Halt::Gone)
+impl From<CallAbandoned> for GuestError {
+    fn from(_: CallAbandoned) -> Self {
+        Self::Halt(HaltReason::Abandoned)
     }
 }

@@ -20,16 +20,16 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use helve_contract::{Entry, Result, events::WasmCall};
 
-pub use self::definition::Definition;
-pub use helve_contract::Profile;
+pub use self::definition::ModuleManifest;
+pub use helve_contract::CapabilityProfile;
 
 /// A module, what the model is told about it, and its limits.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct WasmConfig {
     /// The module's file.
     pub module: PathBuf,
     /// What it is called and what it may reach.
-    pub definition: Definition,
+    pub definition: ModuleManifest,
     /// How many steps one call may take.
     pub fuel: u64,
     /// How many bytes of memory it may use, and as many again for the files it has open.
@@ -38,9 +38,9 @@ pub struct Settings {
     pub deadline: Duration,
 }
 
-impl Settings {
+impl WasmConfig {
     /// A module with the usual limits: 64 MiB and ten seconds.
-    pub fn new(module: impl Into<PathBuf>, definition: Definition) -> Self {
+    pub fn new(module: impl Into<PathBuf>, definition: ModuleManifest) -> Self {
         Self {
             module: module.into(),
             definition,
@@ -51,19 +51,19 @@ impl Settings {
     }
 
     /// A module whose definition is in the JSON file of the same name beside it: `count.json` for `count.wasm`.
-    pub fn beside(module: impl Into<PathBuf>) -> Result<Self> {
+    pub fn from_module(module: impl Into<PathBuf>) -> Result<Self> {
         let module = module.into();
-        let definition = Definition::beside(&module)?;
+        let definition = ModuleManifest::read_beside(&module)?;
         Ok(Self::new(module, definition))
     }
 }
 
 /// Takes the record of each call: `{request_id, operation, tool_name, profile, mounts}`.
-pub type Audit = Arc<dyn Fn(&WasmCall) + Send + Sync>;
+pub type AuditLog = Arc<dyn Fn(&WasmCall) + Send + Sync>;
 
 /// Compiles a module and returns it as a tool.
-pub fn load(settings: Settings, audit: Audit) -> Result<Entry> {
-    let definition = settings.definition.checked(&settings.module)?;
+pub fn load(settings: WasmConfig, audit: AuditLog) -> Result<Entry> {
+    let definition = settings.definition.validated(&settings.module)?;
     let module = tool::compile(&settings.module)?;
     Ok(tool::entry(settings, definition, module, audit))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helve_contract::{
-    Access, Effects, Profile, Result, Root, SafePath, Workspace,
+    Access, CapabilityProfile, Effects, Result, Root, SafePath, Workspace,
     events::{MountAccess, MountInfo},
 };
 
@@ -17,7 +17,7 @@ pub(super) trait ModuleProfile: Sized {
     fn mounts(self, workspace: &Workspace) -> Result<Vec<Mount>>;
 }
 
-impl ModuleProfile for Profile {
+impl ModuleProfile for CapabilityProfile {
     fn of_operation(name: &str) -> Option<Self> {
         Some(match name {
             "file_read" | "file_read_bytes" | "file_search" | "file_list" => Self::FileReadOnly,
@@ -32,7 +32,9 @@ impl ModuleProfile for Profile {
     fn effects(self) -> Effects {
         match self {
             Self::FileReadOnly | Self::VaultReadStep => Effects::READS,
-            Self::FileReadWrite | Self::VaultWriteStep => Effects::READS.and(Effects::WRITES).and(Effects::DESTROYS),
+            Self::FileReadWrite | Self::VaultWriteStep => {
+                Effects::READS.union(Effects::WRITES).union(Effects::DESTROYS)
+            }
             Self::Web => Effects::NONE,
         }
     }
@@ -43,20 +45,20 @@ impl ModuleProfile for Profile {
             .iter()
             .filter_map(|name| Some((name, root(workspace.roots(), name)?)))
             .map(|(name, root)| {
-                let top = workspace.at(&root.dir, "", Access::Read)?;
-                Ok(Mount { name: format!("/{name}"), top, access })
+                let top = workspace.resolve_in_root(&root.dir, "", Access::Read)?;
+                Ok(Mount { name: format!("/{name}"), root: top, access })
             })
             .collect()
     }
 }
 
 /// The names of the roots that a profile mounts, and what a module may do there.
-fn roots(profile: Profile) -> (&'static [&'static str], Access) {
+fn roots(profile: CapabilityProfile) -> (&'static [&'static str], Access) {
     match profile {
-        Profile::FileReadOnly => (&["shared", "tmp", "vault"], Access::Read),
-        Profile::FileReadWrite | Profile::VaultWriteStep => (&["shared", "tmp"], Access::Write),
-        Profile::Web => (&[], Access::Read),
-        Profile::VaultReadStep => (&["vault"], Access::Read),
+        CapabilityProfile::FileReadOnly => (&["shared", "tmp", "vault"], Access::Read),
+        CapabilityProfile::FileReadWrite | CapabilityProfile::VaultWriteStep => (&["shared", "tmp"], Access::Write),
+        CapabilityProfile::Web => (&[], Access::Read),
+        CapabilityProfile::VaultReadStep => (&["vault"], Access::Read),
     }
 }
 
@@ -72,14 +74,14 @@ pub(super) struct Mount {
     /// What the module calls it.
     pub(super) name: String,
     /// Where it is.
-    pub(super) top: SafePath,
+    pub(super) root: SafePath,
     /// What the profile allows; the root's own rights come on top.
     pub(super) access: Access,
 }
 
 impl Mount {
     /// For the audit record.
-    pub(super) fn told(&self) -> MountInfo {
+    pub(super) fn to_audit_json(&self) -> MountInfo {
         let access = if self.access == Access::Write { MountAccess::ReadWrite } else { MountAccess::ReadOnly };
         MountInfo { path: self.name.clone(), access }
     }

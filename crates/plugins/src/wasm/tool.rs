@@ -25,50 +25,50 @@ use wasmi::{
 };
 
 use super::{
-    Audit, Definition, Settings,
-    bridge::{Bridge, Job},
+    AuditLog, ModuleManifest, WasmConfig,
+    bridge::{HostBridge, HostJob},
     component::Component,
-    files::Files,
-    guest::{Errno, Fault, Guest, Halt, OUTPUT},
+    files::DescriptorTable,
+    guest::{GuestError, GuestState, HaltReason, MAX_STDOUT_BYTES, WasiErrno},
     profile::{ModuleProfile, Mount},
     wasi,
 };
 
 /// The largest module.
-const LARGEST: u64 = 64 * 1024 * 1024;
+const MAX_MODULE_BYTES: u64 = 64 * 1024 * 1024;
 /// The value stack of a module, in bytes.
-const STACK: usize = 1024 * 1024;
+const STACK_BYTES: usize = 1024 * 1024;
 /// How deep its functions may call each other.
-const DEPTH: usize = 10_000;
+const MAX_CALL_DEPTH: usize = 10_000;
 /// Steps between two looks at the clock: some milliseconds.
-const SLICE: u64 = 5_000_000;
+const FUEL_SLICE: u64 = 5_000_000;
 /// How many modules run at once, of all sessions: each holds a thread and its memory, and the host needs threads too.
-static TURNS: Semaphore = Semaphore::const_new(16);
+static MODULE_SLOTS: Semaphore = Semaphore::const_new(16);
 /// How a component begins, where a module has its version.
-const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+const COMPONENT_MAGIC: &[u8] = b"\0asm\x0d\0\x01\0";
 
 /// A program that is ready to run.
-pub(super) enum Compiled {
+pub(super) enum CompiledModule {
     /// A plain module.
-    Module(Module, Linker<Guest>),
+    Module(Module, Linker<GuestState>),
     /// A component.
     Component(Component),
 }
 
 /// Reads, checks and compiles a module.
-pub(super) fn compile(path: &Path) -> Result<Compiled> {
+pub(super) fn compile(path: &Path) -> Result<CompiledModule> {
     let told = |why: String| Error::failed(format!("the module {}: {why}", path.display()));
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| told(error.to_string()))?;
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| told(error.to_string()))?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(told(format!("more than {LARGEST} bytes")));
+    file.take(MAX_MODULE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| told(error.to_string()))?;
+    if bytes.len() as u64 > MAX_MODULE_BYTES {
+        return Err(told(format!("more than {MAX_MODULE_BYTES} bytes")));
     }
-    if bytes.starts_with(COMPONENT) {
+    if bytes.starts_with(COMPONENT_MAGIC) {
         let mut config = config();
         // What a start function may do is counted and bounded, but cannot be cut in slices: a slice is all it gets.
         config.allow_start_fn(true);
-        return Component::new(Engine::new(&config), &bytes).map(Compiled::Component).map_err(told);
+        return Component::new(Engine::new(&config), &bytes).map(CompiledModule::Component).map_err(told);
     }
     // A start function would run before anybody counts; programs have `_start` instead.
     let engine = Engine::new(config().allow_start_fn(false));
@@ -77,16 +77,16 @@ pub(super) fn compile(path: &Path) -> Result<Compiled> {
     if !matches!((exports("_start"), exports("memory")), (Some(ExternType::Func(_)), Some(ExternType::Memory(_)))) {
         return Err(told("it exports no `_start` and `memory`; build it as a program, not as a library".into()));
     }
-    let linker = wasi::linked(&module).map_err(|error| told(error.to_string()))?;
-    Ok(Compiled::Module(module, linker))
+    let linker = wasi::link(&module).map_err(|error| told(error.to_string()))?;
+    Ok(CompiledModule::Module(module, linker))
 }
 
 fn config() -> Config {
     let mut config = Config::default();
     config
         .consume_fuel(true)
-        .set_max_stack_height(STACK)
-        .set_max_recursion_depth(DEPTH)
+        .set_max_stack_height(STACK_BYTES)
+        .set_max_recursion_depth(MAX_CALL_DEPTH)
         .set_max_cached_stacks(2)
         .ignore_custom_sections(true)
         .wasm_multi_memory(false)
@@ -95,15 +95,20 @@ fn config() -> Config {
 }
 
 /// The module as a tool.
-pub(super) fn entry(settings: Settings, definition: Definition, module: Compiled, audit: Audit) -> Entry {
+pub(super) fn entry(
+    settings: WasmConfig,
+    definition: ModuleManifest,
+    module: CompiledModule,
+    audit: AuditLog,
+) -> Entry {
     let spec = Spec {
         name: definition.name.clone(),
         aliases: Vec::new(),
         rule_names: Vec::new(),
         annotations: None,
         description: definition.description.clone(),
-        schema: definition.parameters.clone(),
-        output: None,
+        input_schema: definition.parameters.clone(),
+        output_schema: None,
         effects: definition.effects(),
         tier: None,
         // The tool keeps the clock itself: it begins when the module does, and the module ends with its call.
@@ -113,39 +118,39 @@ pub(super) fn entry(settings: Settings, definition: Definition, module: Compiled
         access: None,
     };
     let stranger = format!("the module tool {}", definition.name);
-    let tool = Arc::new(Tool { settings, definition, module, audit, calls: AtomicU64::new(0) });
+    let tool = Arc::new(WasmTool { settings, definition, module, audit, calls: AtomicU64::new(0) });
     Entry::dynamic(spec, move |args, call| {
         let tool = tool.clone();
         async move { tool.call(args, &call).await }.boxed()
     })
-    .of_stranger(&stranger)
+    .with_untrusted_origin(&stranger)
 }
 
-struct Tool {
-    settings: Settings,
-    definition: Definition,
-    module: Compiled,
-    audit: Audit,
+struct WasmTool {
+    settings: WasmConfig,
+    definition: ModuleManifest,
+    module: CompiledModule,
+    audit: AuditLog,
     calls: AtomicU64,
 }
 
-impl Tool {
+impl WasmTool {
     /// One call. Arguments were checked by the engine before.
     async fn call(self: Arc<Self>, args: Value, call: &Call) -> Result<Reply> {
         let mounts = self.definition.profile.mounts(&call.session.workspace)?;
         let record = self.record(&mounts);
         (self.audit)(&record);
         let turn = tokio::select! {
-            turn = TURNS.acquire() => turn.map_err(|error| Error::Internal(error.into()))?,
+            turn = MODULE_SLOTS.acquire() => turn.map_err(|error| Error::Internal(error.into()))?,
             () = call.cancel.cancelled() => return Err(Error::Cancelled),
         };
 
-        let Settings { fuel, memory, deadline, .. } = self.settings;
-        let (bridge, asked) = Bridge::to(call.session.ports.host.clone());
+        let WasmConfig { fuel, memory, deadline, .. } = self.settings;
+        let (bridge, asked) = HostBridge::to(call.session.ports.host.clone());
         let input = json!({"op": self.definition.operation(), "args": args}).to_string().into_bytes();
         let stop = CancellationToken::new();
         let _stops_with_the_call = stop.clone().drop_guard();
-        let guest = Guest::new(input, Files::new(mounts, bridge, memory), memory, stop, deadline);
+        let guest = GuestState::new(input, DescriptorTable::new(mounts, bridge, memory), memory, stop, deadline);
         let tool = self.clone();
         // The turn goes with the thread, which may end a little later than the call.
         let work = tokio::task::spawn_blocking(move || {
@@ -154,55 +159,59 @@ impl Tool {
             run
         });
         let run = tokio::select! {
-            run = serve(asked, work) => run?,
+            run = serve_host_jobs(asked, work) => run?,
             () = call.cancel.cancelled() => return Err(Error::Cancelled),
             () = tokio::time::sleep(deadline) => return Err(Error::Timeout(deadline)),
         };
-        let mut reply = self.told(run)?;
+        let mut reply = self.to_reply(run)?;
         // A record of names and paths can always be written.
         reply.notes.push(format!("audit {}", serde_json::to_string(&record).unwrap_or_default()));
         Ok(reply)
     }
 
     fn record(&self, mounts: &[Mount]) -> WasmCall {
-        let Definition { name, profile, .. } = &self.definition;
+        let ModuleManifest { name, profile, .. } = &self.definition;
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         WasmCall {
             request_id: format!("{name}-{number}"),
             operation: self.definition.operation().to_owned(),
             tool_name: name.clone(),
             profile: *profile,
-            mounts: mounts.iter().map(Mount::told).collect(),
+            mounts: mounts.iter().map(Mount::to_audit_json).collect(),
         }
     }
 
     /// What a run means to whoever called.
-    fn told(&self, run: Run) -> Result<Reply> {
+    fn to_reply(&self, run: ModuleRun) -> Result<Reply> {
         let said = String::from_utf8_lossy(&run.words);
         let said = if said.trim().is_empty() { String::new() } else { format!(" It said: {}", said.trim()) };
         let name = &self.definition.name;
         let failed = |why: String| Err(Error::failed(format!("the module of {name} {why}.{said}")));
         let code = match run.ending {
-            Ending::Exit(code) => code,
-            Ending::Halt(Halt::Gone) => return Err(Error::Cancelled),
-            Ending::Halt(Halt::Late) => return Err(Error::Timeout(self.settings.deadline)),
-            Ending::Halt(Halt::Broken) => {
-                return Err(Error::Internal(io::Error::other(Halt::Broken.to_string()).into()));
+            ModuleExit::Exit(code) => code,
+            ModuleExit::Halt(HaltReason::Abandoned) => return Err(Error::Cancelled),
+            ModuleExit::Halt(HaltReason::TimedOut) => return Err(Error::Timeout(self.settings.deadline)),
+            ModuleExit::Halt(HaltReason::Internal) => {
+                return Err(Error::Internal(io::Error::other(HaltReason::Internal.to_string()).into()));
             }
-            Ending::Halt(Halt::Misuse(why)) => return failed(format!("broke off: {why}")),
-            Ending::Halt(Halt::Flood) => return failed(format!("wrote more than {OUTPUT} bytes and was ended")),
-            Ending::Fuel => return failed(format!("was ended after {} steps; give it less to do", self.settings.fuel)),
-            Ending::Memory => {
+            ModuleExit::Halt(HaltReason::AbiViolation(why)) => return failed(format!("broke off: {why}")),
+            ModuleExit::Halt(HaltReason::OutputLimit) => {
+                return failed(format!("wrote more than {MAX_STDOUT_BYTES} bytes and was ended"));
+            }
+            ModuleExit::Fuel => {
+                return failed(format!("was ended after {} steps; give it less to do", self.settings.fuel));
+            }
+            ModuleExit::Memory => {
                 return failed(format!("wanted more than {} bytes of memory and was ended", self.settings.memory));
             }
-            Ending::Unsaved(errno) => {
+            ModuleExit::WriteFailed(errno) => {
                 return failed(format!("ended with a file that could not be written (error {})", errno.0));
             }
-            Ending::Trap(why) => return failed(format!("broke off: {why}")),
+            ModuleExit::Trap(why) => return failed(format!("broke off: {why}")),
         };
         match (serde_json::from_slice(&run.output), code) {
-            (Ok(Answer { ok: Some(text), err: None }), 0) => Ok(text.into()),
-            (Ok(Answer { ok: None, err: Some(text) }), _) => Ok(Reply::failed(text)),
+            (Ok(ModuleOutput { ok: Some(text), err: None }), 0) => Ok(text.into()),
+            (Ok(ModuleOutput { ok: None, err: Some(text) }), _) => Ok(Reply::error(text)),
             (_, 0) => failed("did not answer with one JSON object {\"ok\": text} or {\"err\": text}".into()),
             (_, code) => failed(format!("ended with code {code} and without an error of its own")),
         }
@@ -211,13 +220,13 @@ impl Tool {
 
 /// What a module writes to standard output.
 #[derive(Deserialize)]
-struct Answer {
+struct ModuleOutput {
     ok: Option<String>,
     err: Option<String>,
 }
 
 /// Does what the module asks for until it has ended.
-async fn serve(mut asked: mpsc::Receiver<Job>, mut work: JoinHandle<Run>) -> Result<Run> {
+async fn serve_host_jobs(mut asked: mpsc::Receiver<HostJob>, mut work: JoinHandle<ModuleRun>) -> Result<ModuleRun> {
     loop {
         tokio::select! {
             run = &mut work => return run.map_err(|error| Error::Internal(error.into())),
@@ -227,83 +236,85 @@ async fn serve(mut asked: mpsc::Receiver<Job>, mut work: JoinHandle<Run>) -> Res
 }
 
 /// How a run went.
-struct Run {
-    ending: Ending,
+struct ModuleRun {
+    ending: ModuleExit,
     output: Vec<u8>,
     words: Vec<u8>,
 }
 
 /// Why a module ended.
 #[derive(Debug)]
-enum Ending {
+enum ModuleExit {
     Exit(i32),
-    Halt(Halt),
+    Halt(HaltReason),
     Fuel,
     Memory,
-    Unsaved(Errno),
+    WriteFailed(WasiErrno),
     Trap(String),
 }
 
-impl Compiled {
+impl CompiledModule {
     /// Runs the module from its beginning to its end, in a memory of its own.
-    fn run(&self, guest: Guest, fuel: u64) -> Run {
+    fn run(&self, guest: GuestState, fuel: u64) -> ModuleRun {
         let engine = match self {
             Self::Module(module, _) => module.engine(),
             Self::Component(component) => component.engine(),
         };
         let mut store = Store::new(engine, guest);
-        store.limiter(|guest| &mut guest.cap);
-        let ending = self.steps(&mut store, fuel).unwrap_or_else(|error| Ending::of(&error));
+        store.limiter(|guest| &mut guest.memory_limits);
+        let ending = self.execute(&mut store, fuel).unwrap_or_else(|error| ModuleExit::of(&error));
         let mut guest = store.into_data();
-        let saved = if matches!(ending, Ending::Exit(_)) { guest.files.finish() } else { Ok(()) };
-        let ending = match (saved, guest.unsaved) {
-            (Ok(()), Some(errno)) if matches!(ending, Ending::Exit(_)) => Ending::Unsaved(errno),
+        let saved = if matches!(ending, ModuleExit::Exit(_)) { guest.files.finish() } else { Ok(()) };
+        let ending = match (saved, guest.write_error) {
+            (Ok(()), Some(errno)) if matches!(ending, ModuleExit::Exit(_)) => ModuleExit::WriteFailed(errno),
             (Ok(()), _) => ending,
-            (Err(Fault::Errno(errno)), _) => Ending::Unsaved(errno),
-            (Err(Fault::Halt(halt)), _) => Ending::Halt(halt),
+            (Err(GuestError::Errno(errno)), _) => ModuleExit::WriteFailed(errno),
+            (Err(GuestError::Halt(halt)), _) => ModuleExit::Halt(halt),
         };
-        Run { ending, output: guest.output, words: guest.words }
+        ModuleRun { ending, output: guest.output, words: guest.stderr_tail }
     }
 
-    fn steps(&self, store: &mut Store<Guest>, fuel: u64) -> Result<Ending, wasmi::Error> {
+    fn execute(&self, store: &mut Store<GuestState>, fuel: u64) -> Result<ModuleExit, wasmi::Error> {
         let mut left = fuel;
-        grant(store, &mut left, SLICE)?;
+        add_fuel(store, &mut left, FUEL_SLICE)?;
         match self {
             Self::Module(module, linker) => {
                 let instance = linker.instantiate_and_start(&mut *store, module)?;
                 let start = instance.get_typed_func::<(), ()>(&*store, "_start")?;
                 let state = start.call_resumable(&mut *store, ())?;
-                slices(store, state, left, |()| 0)
+                resume_in_slices(store, state, left, |()| 0)
             }
             Self::Component(component) => {
-                let begun = component.begin(store).map_err(|error| match error.as_trap_code() {
-                    Some(TrapCode::OutOfFuel) if left > 0 => Halt::Misuse("its parts take too long to start").into(),
+                let begun = component.instantiate(store).map_err(|error| match error.as_trap_code() {
+                    Some(TrapCode::OutOfFuel) if left > 0 => {
+                        HaltReason::AbiViolation("its parts take too long to start").into()
+                    }
                     _ => error,
                 });
                 let state = begun?.call_resumable(&mut *store, ())?;
-                slices(store, state, left, |failed: u32| i32::from(failed != 0))
+                resume_in_slices(store, state, left, |failed: u32| i32::from(failed != 0))
             }
         }
     }
 }
 
 /// Lets a program go on, slice by slice, until it ends or is ended.
-fn slices<T: WasmResults>(
-    store: &mut Store<Guest>,
+fn resume_in_slices<T: WasmResults>(
+    store: &mut Store<GuestState>,
     mut state: TypedResumableCall<T>,
     mut left: u64,
     exit: impl FnOnce(T) -> i32,
-) -> Result<Ending, wasmi::Error> {
+) -> Result<ModuleExit, wasmi::Error> {
     loop {
         state = match state {
-            TypedResumableCall::Finished(result) => return Ok(Ending::Exit(exit(result))),
-            TypedResumableCall::HostTrap(trap) => return Ok(Ending::of(trap.host_error())),
+            TypedResumableCall::Finished(result) => return Ok(ModuleExit::Exit(exit(result))),
+            TypedResumableCall::HostTrap(trap) => return Ok(ModuleExit::of(trap.host_error())),
             TypedResumableCall::OutOfFuel(pause) => {
-                store.data().may_go_on()?;
+                store.data().check_running()?;
                 if left == 0 || pause.required_fuel() > left.saturating_add(store.get_fuel()?) {
-                    return Ok(Ending::Fuel);
+                    return Ok(ModuleExit::Fuel);
                 }
-                grant(store, &mut left, SLICE.max(pause.required_fuel()))?;
+                add_fuel(store, &mut left, FUEL_SLICE.max(pause.required_fuel()))?;
                 pause.resume(&mut *store)?
             }
         }
@@ -311,16 +322,16 @@ fn slices<T: WasmResults>(
 }
 
 /// Takes steps from what is left, and gives them to the module.
-fn grant(store: &mut Store<Guest>, left: &mut u64, steps: u64) -> Result<(), wasmi::Error> {
+fn add_fuel(store: &mut Store<GuestState>, left: &mut u64, steps: u64) -> Result<(), wasmi::Error> {
     let steps = steps.min(*left);
     *left -= steps;
     let has = store.get_fuel()?;
     store.set_fuel(has.saturating_add(steps))
 }
 
-impl Ending {
+impl ModuleExit {
     fn of(error: &wasmi::Error) -> Self {
-        if let Some(halt) = error.downcast_ref::<Halt>() {
+        if let Some(halt) = error.downcast_ref::<HaltReason>() {
             return Self::Halt(*halt);
         }
         if let Some(code) = error.i32_exit_status() {

@@ -1,4 +1,4 @@
-//! The part of WASI preview 1 that tools need, over a [`Guest`]. Everything else answers that it does not exist.
+//! The part of WASI preview 1 that tools need, over a [`GuestState`]. Everything else answers that it does not exist.
 //!
 //! Layouts and numbers are those of `wasi_snapshot_preview1`. Every pointer is checked against the module's memory.
 
@@ -7,42 +7,42 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use helve_contract::{Error, Result as Answer, ports::Kind};
+use helve_contract::{Error, Result as Answer, ports::FileKind};
 use wasmi::{Caller, Extern, ExternType, Linker, Module, Val, ValType, errors::LinkerError};
 
 use super::{
-    files::{About, Open, Wish},
-    guest::{Errno, Fault, Guest, Halt},
+    files::{Descriptor, FileAttributes, OpenFlags},
+    guest::{GuestError, GuestState, HaltReason, WasiErrno},
 };
 
 /// The name under which modules ask for it.
-const WASI: &str = "wasi_snapshot_preview1";
+const WASI_MODULE: &str = "wasi_snapshot_preview1";
 /// What a module is told its name is.
-const NAME: &[u8] = b"tool\0";
+const PROGRAM_NAME: &[u8] = b"tool\0";
 /// How many buffers or events one call may name.
-const MANY: u32 = 1024;
+const MAX_BUFFERS: u32 = 1024;
 /// Every right there is. What is not allowed is refused where it is tried.
-const RIGHTS: u64 = 0x3fff_ffff;
+const ALL_RIGHTS: u64 = 0x3fff_ffff;
 const MAY_READ: u64 = 1 << 1;
 const MAY_WRITE: u64 = 1 << 6;
 
 /// Everything that a module may import; or what it wants beside that.
-pub(super) fn linked(module: &Module) -> Answer<Linker<Guest>> {
+pub(super) fn link(module: &Module) -> Answer<Linker<GuestState>> {
     let mut linker = Linker::new(module.engine());
     define(&mut linker).map_err(|error| Error::failed(error.to_string()))?;
     for import in module.imports() {
-        let (ExternType::Func(kind), WASI) = (import.ty(), import.module()) else {
+        let (ExternType::Func(kind), WASI_MODULE) = (import.ty(), import.module()) else {
             return Err(Error::failed(format!(
-                "it needs `{}` of `{}`, which is not offered; a tool may only import functions of {WASI}",
+                "it needs `{}` of `{}`, which is not offered; a tool may only import functions of {WASI_MODULE}",
                 import.name(),
                 import.module()
             )));
         };
         let answers = kind.results() == [ValType::I32];
         // An error here means that it is there already.
-        _ = linker.func_new(WASI, import.name(), kind.clone(), move |_, _, results| {
+        _ = linker.func_new(WASI_MODULE, import.name(), kind.clone(), move |_, _, results| {
             if let ([result], true) = (results, answers) {
-                *result = Val::I32(Errno::NOSYS.0.into());
+                *result = Val::I32(WasiErrno::NOSYS.0.into());
             }
             Ok(())
         });
@@ -51,221 +51,244 @@ pub(super) fn linked(module: &Module) -> Answer<Linker<Guest>> {
 }
 
 /// A module's memory.
-pub(super) struct Ram<'a>(pub(super) &'a mut [u8]);
+pub(super) struct GuestMemory<'a>(pub(super) &'a mut [u8]);
 
-impl Ram<'_> {
-    pub(super) fn get(&self, at: u32, len: u32) -> Result<&[u8], Errno> {
-        self.0.get(at as usize..at as usize + len as usize).ok_or(Errno::FAULT)
+impl GuestMemory<'_> {
+    pub(super) fn get(&self, at: u32, len: u32) -> Result<&[u8], WasiErrno> {
+        self.0.get(at as usize..at as usize + len as usize).ok_or(WasiErrno::FAULT)
     }
 
-    fn get_mut(&mut self, at: u32, len: u32) -> Result<&mut [u8], Errno> {
-        self.0.get_mut(at as usize..at as usize + len as usize).ok_or(Errno::FAULT)
+    fn get_mut(&mut self, at: u32, len: u32) -> Result<&mut [u8], WasiErrno> {
+        self.0.get_mut(at as usize..at as usize + len as usize).ok_or(WasiErrno::FAULT)
     }
 
-    pub(super) fn put(&mut self, at: u32, bytes: &[u8]) -> Result<(), Errno> {
+    pub(super) fn put(&mut self, at: u32, bytes: &[u8]) -> Result<(), WasiErrno> {
         self.get_mut(at, bytes.len() as u32)?.copy_from_slice(bytes);
         Ok(())
     }
 
-    fn u32(&self, at: u32) -> Result<u32, Errno> {
+    fn u32(&self, at: u32) -> Result<u32, WasiErrno> {
         let bytes = self.get(at, 4)?;
-        bytes.try_into().map(u32::from_le_bytes).map_err(|_| Errno::FAULT)
+        bytes.try_into().map(u32::from_le_bytes).map_err(|_| WasiErrno::FAULT)
     }
 
-    fn u64(&self, at: u32) -> Result<u64, Errno> {
+    fn u64(&self, at: u32) -> Result<u64, WasiErrno> {
         let bytes = self.get(at, 8)?;
-        bytes.try_into().map(u64::from_le_bytes).map_err(|_| Errno::FAULT)
+        bytes.try_into().map(u64::from_le_bytes).map_err(|_| WasiErrno::FAULT)
     }
 
-    fn put_u32(&mut self, at: u32, value: u32) -> Result<(), Errno> {
+    fn put_u32(&mut self, at: u32, value: u32) -> Result<(), WasiErrno> {
         self.put(at, &value.to_le_bytes())
     }
 
-    fn put_u64(&mut self, at: u32, value: u64) -> Result<(), Errno> {
+    fn put_u64(&mut self, at: u32, value: u64) -> Result<(), WasiErrno> {
         self.put(at, &value.to_le_bytes())
     }
 
-    fn text(&self, at: u32, len: u32) -> Result<&str, Errno> {
-        std::str::from_utf8(self.get(at, len)?).map_err(|_| Errno::ILSEQ)
+    fn text(&self, at: u32, len: u32) -> Result<&str, WasiErrno> {
+        std::str::from_utf8(self.get(at, len)?).map_err(|_| WasiErrno::ILSEQ)
     }
 
     /// The buffers of a read or write that is spread over several.
-    fn buffers(&self, at: u32, count: u32) -> Result<Vec<(u32, u32)>, Errno> {
-        if count > MANY {
-            return Err(Errno::INVAL);
+    fn buffers(&self, at: u32, count: u32) -> Result<Vec<(u32, u32)>, WasiErrno> {
+        if count > MAX_BUFFERS {
+            return Err(WasiErrno::INVAL);
         }
         let pairs = self.get(at, count * 8)?.chunks_exact(8);
-        let word = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).map_err(|_| Errno::FAULT);
+        let word = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).map_err(|_| WasiErrno::FAULT);
         pairs.map(|pair| Ok((word(&pair[..4])?, word(&pair[4..])?))).collect()
     }
 }
 
 /// Does what a module asks for, unless it should not go on.
 fn serve(
-    caller: &mut Caller<'_, Guest>,
-    work: impl FnOnce(&mut Ram<'_>, &mut Guest) -> Result<(), Fault>,
+    caller: &mut Caller<'_, GuestState>,
+    work: impl FnOnce(&mut GuestMemory<'_>, &mut GuestState) -> Result<(), GuestError>,
 ) -> Result<u32, wasmi::Error> {
-    caller.data().may_go_on()?;
+    caller.data().check_running()?;
     let Some(Extern::Memory(memory)) = caller.get_export("memory") else {
-        return Ok(Errno::FAULT.0.into());
+        return Ok(WasiErrno::FAULT.0.into());
     };
     let (bytes, guest) = memory.data_and_store_mut(caller);
     // A panic cannot pass through the interpreter: it would end the whole process.
-    let done = catch_unwind(AssertUnwindSafe(|| work(&mut Ram(bytes), guest)));
-    match done.unwrap_or(Err(Fault::Halt(Halt::Broken))) {
+    let done = catch_unwind(AssertUnwindSafe(|| work(&mut GuestMemory(bytes), guest)));
+    match done.unwrap_or(Err(GuestError::Halt(HaltReason::Internal))) {
         Ok(()) => Ok(0),
-        Err(Fault::Errno(errno)) => Ok(errno.0.into()),
-        Err(Fault::Halt(halt)) => Err(halt.into()),
+        Err(GuestError::Errno(errno)) => Ok(errno.0.into()),
+        Err(GuestError::Halt(halt)) => Err(halt.into()),
     }
 }
 
-type It<'a> = Caller<'a, Guest>;
+type GuestCaller<'a> = Caller<'a, GuestState>;
 
-fn define(linker: &mut Linker<Guest>) -> Result<(), LinkerError> {
+fn define(linker: &mut Linker<GuestState>) -> Result<(), LinkerError> {
     define_process(linker)?;
     define_descriptors(linker)?;
     define_paths(linker)
 }
 
-fn define_process(linker: &mut Linker<Guest>) -> Result<(), LinkerError> {
-    linker.func_wrap(WASI, "args_sizes_get", |mut it: It<'_>, count: u32, size: u32| {
+fn define_process(linker: &mut Linker<GuestState>) -> Result<(), LinkerError> {
+    linker.func_wrap(WASI_MODULE, "args_sizes_get", |mut it: GuestCaller<'_>, count: u32, size: u32| {
         serve(&mut it, |ram, _| {
             ram.put_u32(count, 1)?;
-            Ok(ram.put_u32(size, NAME.len() as u32)?)
+            Ok(ram.put_u32(size, PROGRAM_NAME.len() as u32)?)
         })
     })?;
-    linker.func_wrap(WASI, "args_get", |mut it: It<'_>, list: u32, text: u32| {
+    linker.func_wrap(WASI_MODULE, "args_get", |mut it: GuestCaller<'_>, list: u32, text: u32| {
         serve(&mut it, |ram, _| {
             ram.put_u32(list, text)?;
-            Ok(ram.put(text, NAME)?)
+            Ok(ram.put(text, PROGRAM_NAME)?)
         })
     })?;
-    linker.func_wrap(WASI, "environ_sizes_get", |mut it: It<'_>, count: u32, size: u32| {
+    linker.func_wrap(WASI_MODULE, "environ_sizes_get", |mut it: GuestCaller<'_>, count: u32, size: u32| {
         serve(&mut it, |ram, _| {
             ram.put_u32(count, 0)?;
             Ok(ram.put_u32(size, 0)?)
         })
     })?;
-    linker.func_wrap(WASI, "environ_get", |mut it: It<'_>, _: u32, _: u32| serve(&mut it, |_, _| Ok(())))?;
-    linker.func_wrap(WASI, "clock_res_get", |mut it: It<'_>, clock: u32, out: u32| {
+    linker.func_wrap(WASI_MODULE, "environ_get", |mut it: GuestCaller<'_>, _: u32, _: u32| {
+        serve(&mut it, |_, _| Ok(()))
+    })?;
+    linker.func_wrap(WASI_MODULE, "clock_res_get", |mut it: GuestCaller<'_>, clock: u32, out: u32| {
         serve(&mut it, |ram, guest| {
             now(guest, clock)?;
             Ok(ram.put_u64(out, 1)?)
         })
     })?;
-    linker.func_wrap(WASI, "clock_time_get", |mut it: It<'_>, clock: u32, _: u64, out: u32| {
+    linker.func_wrap(WASI_MODULE, "clock_time_get", |mut it: GuestCaller<'_>, clock: u32, _: u64, out: u32| {
         serve(&mut it, |ram, guest| Ok(ram.put_u64(out, nanos(now(guest, clock)?))?))
     })?;
-    linker.func_wrap(WASI, "random_get", |mut it: It<'_>, at: u32, len: u32| {
-        serve(&mut it, |ram, _| getrandom::fill(ram.get_mut(at, len)?).map_err(|_| Errno::IO.into()))
+    linker.func_wrap(WASI_MODULE, "random_get", |mut it: GuestCaller<'_>, at: u32, len: u32| {
+        serve(&mut it, |ram, _| getrandom::fill(ram.get_mut(at, len)?).map_err(|_| WasiErrno::IO.into()))
     })?;
-    linker.func_wrap(WASI, "sched_yield", |mut it: It<'_>| serve(&mut it, |_, _| Ok(())))?;
-    linker.func_wrap(WASI, "proc_exit", |_: It<'_>, code: i32| -> Result<(), wasmi::Error> {
+    linker.func_wrap(WASI_MODULE, "sched_yield", |mut it: GuestCaller<'_>| serve(&mut it, |_, _| Ok(())))?;
+    linker.func_wrap(WASI_MODULE, "proc_exit", |_: GuestCaller<'_>, code: i32| -> Result<(), wasmi::Error> {
         Err(wasmi::Error::i32_exit(code))
     })?;
-    linker.func_wrap(WASI, "poll_oneoff", |mut it: It<'_>, asks: u32, events: u32, count: u32, out: u32| {
-        serve(&mut it, |ram, guest| poll(ram, guest, (asks, events, count, out)))
-    })?;
+    linker.func_wrap(
+        WASI_MODULE,
+        "poll_oneoff",
+        |mut it: GuestCaller<'_>, asks: u32, events: u32, count: u32, out: u32| {
+            serve(&mut it, |ram, guest| poll(ram, guest, (asks, events, count, out)))
+        },
+    )?;
     Ok(())
 }
 
-fn define_descriptors(linker: &mut Linker<Guest>) -> Result<(), LinkerError> {
-    linker.func_wrap(WASI, "fd_read", |mut it: It<'_>, fd: u32, at: u32, count: u32, out: u32| {
+fn define_descriptors(linker: &mut Linker<GuestState>) -> Result<(), LinkerError> {
+    linker.func_wrap(WASI_MODULE, "fd_read", |mut it: GuestCaller<'_>, fd: u32, at: u32, count: u32, out: u32| {
         serve(&mut it, |ram, guest| {
             let buffers = ram.buffers(at, count)?;
-            let sum = spread(&buffers, |at, len, _| guest.read(fd, ram.get_mut(at, len)?))?;
+            let sum = for_each_buffer(&buffers, |at, len, _| guest.read(fd, ram.get_mut(at, len)?))?;
             Ok(ram.put_u32(out, sum)?)
         })
     })?;
-    linker.func_wrap(WASI, "fd_pread", |mut it: It<'_>, fd: u32, at: u32, count: u32, from: u64, out: u32| {
+    linker.func_wrap(
+        WASI_MODULE,
+        "fd_pread",
+        |mut it: GuestCaller<'_>, fd: u32, at: u32, count: u32, from: u64, out: u32| {
+            serve(&mut it, |ram, guest| {
+                let buffers = ram.buffers(at, count)?;
+                let sum = for_each_buffer(&buffers, |at, len, sum| {
+                    guest.files.read_at(fd, from.saturating_add(sum), ram.get_mut(at, len)?)
+                })?;
+                Ok(ram.put_u32(out, sum)?)
+            })
+        },
+    )?;
+    linker.func_wrap(WASI_MODULE, "fd_write", |mut it: GuestCaller<'_>, fd: u32, at: u32, count: u32, out: u32| {
         serve(&mut it, |ram, guest| {
             let buffers = ram.buffers(at, count)?;
-            let sum = spread(&buffers, |at, len, sum| {
-                guest.files.read_at(fd, from.saturating_add(sum), ram.get_mut(at, len)?)
-            })?;
+            let sum = for_each_buffer(&buffers, |at, len, _| guest.write(fd, ram.get(at, len)?))?;
             Ok(ram.put_u32(out, sum)?)
         })
     })?;
-    linker.func_wrap(WASI, "fd_write", |mut it: It<'_>, fd: u32, at: u32, count: u32, out: u32| {
-        serve(&mut it, |ram, guest| {
-            let buffers = ram.buffers(at, count)?;
-            let sum = spread(&buffers, |at, len, _| guest.write(fd, ram.get(at, len)?))?;
-            Ok(ram.put_u32(out, sum)?)
-        })
-    })?;
-    linker.func_wrap(WASI, "fd_pwrite", |mut it: It<'_>, fd: u32, at: u32, count: u32, from: u64, out: u32| {
-        serve(&mut it, |ram, guest| {
-            let buffers = ram.buffers(at, count)?;
-            let sum =
-                spread(&buffers, |at, len, sum| guest.files.write_at(fd, from.saturating_add(sum), ram.get(at, len)?))?;
-            Ok(ram.put_u32(out, sum)?)
-        })
-    })?;
-    linker.func_wrap(WASI, "fd_seek", |mut it: It<'_>, fd: u32, by: i64, whence: u32, out: u32| {
+    linker.func_wrap(
+        WASI_MODULE,
+        "fd_pwrite",
+        |mut it: GuestCaller<'_>, fd: u32, at: u32, count: u32, from: u64, out: u32| {
+            serve(&mut it, |ram, guest| {
+                let buffers = ram.buffers(at, count)?;
+                let sum = for_each_buffer(&buffers, |at, len, sum| {
+                    guest.files.write_at(fd, from.saturating_add(sum), ram.get(at, len)?)
+                })?;
+                Ok(ram.put_u32(out, sum)?)
+            })
+        },
+    )?;
+    linker.func_wrap(WASI_MODULE, "fd_seek", |mut it: GuestCaller<'_>, fd: u32, by: i64, whence: u32, out: u32| {
         serve(&mut it, |ram, guest| Ok(ram.put_u64(out, guest.files.seek(fd, by, whence)?)?))
     })?;
-    linker.func_wrap(WASI, "fd_tell", |mut it: It<'_>, fd: u32, out: u32| {
+    linker.func_wrap(WASI_MODULE, "fd_tell", |mut it: GuestCaller<'_>, fd: u32, out: u32| {
         serve(&mut it, |ram, guest| Ok(ram.put_u64(out, guest.files.seek(fd, 0, 1)?)?))
     })?;
-    linker.func_wrap(WASI, "fd_close", |mut it: It<'_>, fd: u32| serve(&mut it, |_, guest| guest.files.close(fd)))?;
+    linker.func_wrap(WASI_MODULE, "fd_close", |mut it: GuestCaller<'_>, fd: u32| {
+        serve(&mut it, |_, guest| guest.files.close(fd))
+    })?;
     for name in ["fd_sync", "fd_datasync"] {
-        linker.func_wrap(WASI, name, |mut it: It<'_>, fd: u32| serve(&mut it, |_, guest| guest.files.sync(fd)))?;
+        linker.func_wrap(WASI_MODULE, name, |mut it: GuestCaller<'_>, fd: u32| {
+            serve(&mut it, |_, guest| guest.files.sync(fd))
+        })?;
     }
-    linker.func_wrap(WASI, "fd_advise", |mut it: It<'_>, fd: u32, _: u64, _: u64, _: u32| {
+    linker.func_wrap(WASI_MODULE, "fd_advise", |mut it: GuestCaller<'_>, fd: u32, _: u64, _: u64, _: u32| {
         serve(&mut it, |_, guest| guest.files.get(fd).map(|_| ()))
     })?;
-    linker.func_wrap(WASI, "fd_fdstat_get", |mut it: It<'_>, fd: u32, out: u32| {
+    linker.func_wrap(WASI_MODULE, "fd_fdstat_get", |mut it: GuestCaller<'_>, fd: u32, out: u32| {
         serve(&mut it, |ram, guest| {
             ram.put(out, &[0; 24])?;
-            ram.put(out, &[kind(guest.files.about(fd)?.kind)])?;
+            ram.put(out, &[kind(guest.files.attributes(fd)?.kind)])?;
             ram.put(out + 2, &u16::from(guest.files.appends(fd)).to_le_bytes())?;
-            ram.put_u64(out + 8, RIGHTS)?;
-            Ok(ram.put_u64(out + 16, RIGHTS)?)
+            ram.put_u64(out + 8, ALL_RIGHTS)?;
+            Ok(ram.put_u64(out + 16, ALL_RIGHTS)?)
         })
     })?;
-    linker.func_wrap(WASI, "fd_fdstat_set_flags", |mut it: It<'_>, fd: u32, flags: u32| {
+    linker.func_wrap(WASI_MODULE, "fd_fdstat_set_flags", |mut it: GuestCaller<'_>, fd: u32, flags: u32| {
         serve(&mut it, |_, guest| match guest.files.get(fd)? {
-            Open::File(_) => guest.files.append(fd, flags & 1 != 0),
+            Descriptor::File(_) => guest.files.append(fd, flags & 1 != 0),
             _ => Ok(()),
         })
     })?;
-    linker.func_wrap(WASI, "fd_filestat_get", |mut it: It<'_>, fd: u32, out: u32| {
-        serve(&mut it, |ram, guest| put_about(ram, out, &guest.files.about(fd)?))
+    linker.func_wrap(WASI_MODULE, "fd_filestat_get", |mut it: GuestCaller<'_>, fd: u32, out: u32| {
+        serve(&mut it, |ram, guest| write_filestat(ram, out, &guest.files.attributes(fd)?))
     })?;
-    linker.func_wrap(WASI, "fd_filestat_set_size", |mut it: It<'_>, fd: u32, size: u64| {
+    linker.func_wrap(WASI_MODULE, "fd_filestat_set_size", |mut it: GuestCaller<'_>, fd: u32, size: u64| {
         serve(&mut it, |_, guest| guest.files.resize(fd, size))
     })?;
-    linker.func_wrap(WASI, "fd_prestat_get", |mut it: It<'_>, fd: u32, out: u32| {
+    linker.func_wrap(WASI_MODULE, "fd_prestat_get", |mut it: GuestCaller<'_>, fd: u32, out: u32| {
         serve(&mut it, |ram, guest| {
             let len = guest.files.mount(fd)?.len() as u32;
             ram.put_u32(out, 0)?;
             Ok(ram.put_u32(out + 4, len)?)
         })
     })?;
-    linker.func_wrap(WASI, "fd_prestat_dir_name", |mut it: It<'_>, fd: u32, at: u32, len: u32| {
+    linker.func_wrap(WASI_MODULE, "fd_prestat_dir_name", |mut it: GuestCaller<'_>, fd: u32, at: u32, len: u32| {
         serve(&mut it, |ram, guest| {
             let name = guest.files.mount(fd)?.as_bytes();
             if name.len() > len as usize {
-                return Err(Errno::NAMETOOLONG.into());
+                return Err(WasiErrno::NAMETOOLONG.into());
             }
             Ok(ram.put(at, name)?)
         })
     })?;
-    linker.func_wrap(WASI, "fd_readdir", |mut it: It<'_>, fd: u32, at: u32, len: u32, from: u64, out: u32| {
-        serve(&mut it, |ram, guest| {
-            let rows = listing(guest, fd, from, len as usize)?;
-            ram.put(at, &rows)?;
-            Ok(ram.put_u32(out, rows.len() as u32)?)
-        })
-    })?;
+    linker.func_wrap(
+        WASI_MODULE,
+        "fd_readdir",
+        |mut it: GuestCaller<'_>, fd: u32, at: u32, len: u32, from: u64, out: u32| {
+            serve(&mut it, |ram, guest| {
+                let rows = listing(guest, fd, from, len as usize)?;
+                ram.put(at, &rows)?;
+                Ok(ram.put_u32(out, rows.len() as u32)?)
+            })
+        },
+    )?;
     Ok(())
 }
 
-fn define_paths(linker: &mut Linker<Guest>) -> Result<(), LinkerError> {
+fn define_paths(linker: &mut Linker<GuestState>) -> Result<(), LinkerError> {
     #[rustfmt::skip] // One parameter a word of the interface.
-    linker.func_wrap(WASI, "path_open", |mut it: It<'_>, fd: u32, _: u32, at: u32, len: u32, how: u32, rights: u64, _: u64, flags: u32, out: u32| {
+    linker.func_wrap(WASI_MODULE, "path_open", |mut it: GuestCaller<'_>, fd: u32, _: u32, at: u32, len: u32, how: u32, rights: u64, _: u64, flags: u32, out: u32| {
         serve(&mut it, |ram, guest| {
-            let wish = Wish {
+            let wish = OpenFlags {
                 read: rights & MAY_READ != 0,
                 write: rights & MAY_WRITE != 0,
                 create: how & 1 != 0,
@@ -278,34 +301,41 @@ fn define_paths(linker: &mut Linker<Guest>) -> Result<(), LinkerError> {
             Ok(ram.put_u32(out, opened)?)
         })
     })?;
-    linker.func_wrap(WASI, "path_filestat_get", |mut it: It<'_>, fd: u32, _: u32, at: u32, len: u32, out: u32| {
-        serve(&mut it, |ram, guest| {
-            let about = guest.files.stat(fd, ram.text(at, len)?)?;
-            put_about(ram, out, &about)
-        })
+    linker.func_wrap(
+        WASI_MODULE,
+        "path_filestat_get",
+        |mut it: GuestCaller<'_>, fd: u32, _: u32, at: u32, len: u32, out: u32| {
+            serve(&mut it, |ram, guest| {
+                let about = guest.files.stat(fd, ram.text(at, len)?)?;
+                write_filestat(ram, out, &about)
+            })
+        },
+    )?;
+    linker.func_wrap(WASI_MODULE, "path_create_directory", |mut it: GuestCaller<'_>, fd: u32, at: u32, len: u32| {
+        serve(&mut it, |ram, guest| guest.files.create_dir(fd, ram.text(at, len)?))
     })?;
-    linker.func_wrap(WASI, "path_create_directory", |mut it: It<'_>, fd: u32, at: u32, len: u32| {
-        serve(&mut it, |ram, guest| guest.files.make(fd, ram.text(at, len)?))
-    })?;
-    linker.func_wrap(WASI, "path_remove_directory", |mut it: It<'_>, fd: u32, at: u32, len: u32| {
+    linker.func_wrap(WASI_MODULE, "path_remove_directory", |mut it: GuestCaller<'_>, fd: u32, at: u32, len: u32| {
         serve(&mut it, |ram, guest| guest.files.remove(fd, ram.text(at, len)?))
     })?;
-    linker.func_wrap(WASI, "path_unlink_file", |mut it: It<'_>, fd: u32, at: u32, len: u32| {
+    linker.func_wrap(WASI_MODULE, "path_unlink_file", |mut it: GuestCaller<'_>, fd: u32, at: u32, len: u32| {
         serve(&mut it, |ram, guest| guest.files.unlink(fd, ram.text(at, len)?))
     })?;
     #[rustfmt::skip] // One parameter a word of the interface.
-    linker.func_wrap(WASI, "path_rename", |mut it: It<'_>, fd: u32, at: u32, len: u32, to: u32, to_at: u32, to_len: u32| {
+    linker.func_wrap(WASI_MODULE, "path_rename", |mut it: GuestCaller<'_>, fd: u32, at: u32, len: u32, to: u32, to_at: u32, to_len: u32| {
         serve(&mut it, |ram, guest| guest.files.rename((fd, ram.text(at, len)?), (to, ram.text(to_at, to_len)?)))
     })?;
     Ok(())
 }
 
 /// Fills or empties buffers in turn, until one is not used up. The last argument is how far it came.
-fn spread(buffers: &[(u32, u32)], mut step: impl FnMut(u32, u32, u64) -> Result<usize, Fault>) -> Result<u32, Fault> {
+fn for_each_buffer(
+    buffers: &[(u32, u32)],
+    mut step: impl FnMut(u32, u32, u64) -> Result<usize, GuestError>,
+) -> Result<u32, GuestError> {
     let mut sum = 0_u32;
     for &(at, len) in buffers {
         let count = step(at, len, sum.into())? as u32;
-        sum = sum.checked_add(count).ok_or(Errno::INVAL)?;
+        sum = sum.checked_add(count).ok_or(WasiErrno::INVAL)?;
         if count < len {
             break;
         }
@@ -314,11 +344,11 @@ fn spread(buffers: &[(u32, u32)], mut step: impl FnMut(u32, u32, u64) -> Result<
 }
 
 /// A clock: the world's, or the time since the call began.
-fn now(guest: &Guest, clock: u32) -> Result<Duration, Errno> {
+fn now(guest: &GuestState, clock: u32) -> Result<Duration, WasiErrno> {
     match clock {
         0 => Ok(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
-        1..=3 => Ok(guest.age()),
-        _ => Err(Errno::INVAL),
+        1..=3 => Ok(guest.elapsed()),
+        _ => Err(WasiErrno::INVAL),
     }
 }
 
@@ -326,17 +356,17 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn kind(kind: Kind) -> u8 {
+fn kind(kind: FileKind) -> u8 {
     match kind {
-        Kind::Folder => 3,
-        Kind::File => 4,
-        Kind::Link => 7,
+        FileKind::Folder => 3,
+        FileKind::File => 4,
+        FileKind::Link => 7,
         // The three standard streams; a pipe or device of a folder is told the same, and cannot be opened.
-        Kind::Other => 2,
+        FileKind::Other => 2,
     }
 }
 
-fn put_about(ram: &mut Ram<'_>, out: u32, about: &About) -> Result<(), Fault> {
+fn write_filestat(ram: &mut GuestMemory<'_>, out: u32, about: &FileAttributes) -> Result<(), GuestError> {
     let modified = about.modified.and_then(|it| it.duration_since(UNIX_EPOCH).ok()).map_or(0, nanos);
     let mut bytes = [0; 64];
     bytes[8..16].copy_from_slice(&about.number.to_le_bytes());
@@ -350,7 +380,7 @@ fn put_about(ram: &mut Ram<'_>, out: u32, about: &About) -> Result<(), Fault> {
 }
 
 /// Rows of a listing, as many as fit; the last may be cut off, which says that there are more.
-fn listing(guest: &mut Guest, fd: u32, from: u64, room: usize) -> Result<Vec<u8>, Fault> {
+fn listing(guest: &mut GuestState, fd: u32, from: u64, room: usize) -> Result<Vec<u8>, GuestError> {
     let mut bytes = Vec::new();
     // The rows come first: counting must not go on past the last one.
     for (row, at) in guest.files.list(fd, from)?.iter().zip(from..) {
@@ -368,9 +398,13 @@ fn listing(guest: &mut Guest, fd: u32, from: u64, room: usize) -> Result<Vec<u8>
 }
 
 /// Waits for clocks. Descriptors are always ready: nothing here comes in slowly.
-fn poll(ram: &mut Ram<'_>, guest: &mut Guest, (asks, events, count, out): (u32, u32, u32, u32)) -> Result<(), Fault> {
-    if !(1..=MANY).contains(&count) {
-        return Err(Errno::INVAL.into());
+fn poll(
+    ram: &mut GuestMemory<'_>,
+    guest: &mut GuestState,
+    (asks, events, count, out): (u32, u32, u32, u32),
+) -> Result<(), GuestError> {
+    if !(1..=MAX_BUFFERS).contains(&count) {
+        return Err(WasiErrno::INVAL.into());
     }
     ram.get(asks, count * 48)?;
     ram.get(events, count * 32)?;
@@ -385,7 +419,7 @@ fn poll(ram: &mut Ram<'_>, guest: &mut Guest, (asks, events, count, out): (u32, 
                 if is_absolute { time.saturating_sub(clock) } else { time }
             }
             1 | 2 => Duration::ZERO,
-            _ => return Err(Errno::INVAL.into()),
+            _ => return Err(WasiErrno::INVAL.into()),
         };
         waits.push((wait, tag, ram.u64(ask)?));
     }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use helve_contract::Effects;
-use helve_plugins::wasm::{self, Profile, Settings};
+use helve_plugins::wasm::{self, CapabilityProfile, WasmConfig};
 use serde_json::json;
 
 use crate::wasm::{Desk, definition};
@@ -208,7 +208,7 @@ async fn a_component_is_called_as_a_module_is() {
           (call $say (i32.load (i32.const 60)) (i32.load (i32.const 64)))
           (i32.const 0))"#,
     );
-    let tool = desk.made(Profile::FileReadOnly, &echo, |_| ()).unwrap();
+    let tool = desk.made(CapabilityProfile::FileReadOnly, &echo, |_| ()).unwrap();
     assert_eq!(tool.spec.effects, Effects::READS);
     assert_eq!(desk.says_of(&tool).await, "{'op':'count','args':{'n':1}}");
     // Nothing of the first call is left for the second.
@@ -225,7 +225,7 @@ async fn reads_what_the_rules_allow_and_nothing_outside() {
     let desk = Desk::new();
     let mut said = Vec::new();
     for path in ["a.txt", "./b/../a.txt", "../outside.txt", "/etc/passwd", "link", ".env", "none", "a.txt/b"] {
-        let tool = desk.made(Profile::FileReadOnly, &reader(path), |_| ()).unwrap();
+        let tool = desk.made(CapabilityProfile::FileReadOnly, &reader(path), |_| ()).unwrap();
         said.push(format!("{path}: {}", desk.says_of(&tool).await));
     }
     assert_eq!(
@@ -248,11 +248,11 @@ async fn writes_only_with_a_profile_for_it() {
     let desk = Desk::new();
     let mut said = Vec::new();
     for (profile, path) in [
-        (Profile::FileReadOnly, "a.txt"),
-        (Profile::FileReadWrite, "a.txt"),
-        (Profile::FileReadWrite, "b.txt"),
-        (Profile::FileReadWrite, "../b.txt"),
-        (Profile::FileReadWrite, ".env"),
+        (CapabilityProfile::FileReadOnly, "a.txt"),
+        (CapabilityProfile::FileReadWrite, "a.txt"),
+        (CapabilityProfile::FileReadWrite, "b.txt"),
+        (CapabilityProfile::FileReadWrite, "../b.txt"),
+        (CapabilityProfile::FileReadWrite, ".env"),
     ] {
         let tool = desk.made(profile, &writer(path), |_| ()).unwrap();
         said.push(desk.says_of(&tool).await);
@@ -286,7 +286,7 @@ async fn a_change_by_somebody_else_is_not_overwritten() {
           (call $say (i32.const 1024) (i32.const 1))
           (i32.const 0))"#,
     );
-    let tool = desk.made(Profile::FileReadWrite, &tool, |_| ()).unwrap();
+    let tool = desk.made(CapabilityProfile::FileReadWrite, &tool, |_| ()).unwrap();
     let said = desk.says_of(&tool).await;
     assert_eq!(said, "[the module of count ended with a file that could not be written (error 72).]");
     assert_eq!(desk.file("shared/a.txt").unwrap(), "{aple");
@@ -303,10 +303,10 @@ async fn steps_time_memory_and_output_have_limits() {
     let holds = run("(loop $again (drop (call $stdout)) (br $again))");
     let mut said = Vec::new();
     for (text, fuel) in [(&endless, 100_000), (&grows, u64::MAX), (&floods, u64::MAX), (&holds, u64::MAX)] {
-        let tool = desk.made(Profile::Web, text, |it| (it.fuel, it.deadline) = (fuel, PATIENCE)).unwrap();
+        let tool = desk.made(CapabilityProfile::Web, text, |it| (it.fuel, it.deadline) = (fuel, PATIENCE)).unwrap();
         said.push(desk.says_of(&tool).await);
     }
-    let tool = desk.made(Profile::Web, &endless, |it| it.deadline = Duration::from_millis(50)).unwrap();
+    let tool = desk.made(CapabilityProfile::Web, &endless, |it| it.deadline = Duration::from_millis(50)).unwrap();
     said.push(desk.says_of(&tool).await);
     assert_eq!(
         said,
@@ -337,7 +337,7 @@ async fn what_breaks_the_rules_is_ended() {
         component(&PLAIN.replace("(local.get $at)))", "unreachable))"), &say_random()),
         component(&PLAIN.replace("(local.get $at)))", "(loop $again (br $again)) (local.get $at)))"), &say_random()),
     ] {
-        let tool = desk.made(Profile::Web, &text, |it| (it.fuel, it.deadline) = (100_000, PATIENCE)).unwrap();
+        let tool = desk.made(CapabilityProfile::Web, &text, |it| (it.fuel, it.deadline) = (100_000, PATIENCE)).unwrap();
         said.push(desk.says_of(&tool).await.replace("the module of count ", ""));
     }
     assert_eq!(
@@ -390,7 +390,7 @@ async fn asking_for_room_leads_to_no_endless_calls() {
           (instance $runs (instantiate $Shell (with "run" (func $run))))
           (export "wasi:cli/run@0.2.3" (instance $runs)))"#
     );
-    let tool = desk.made(Profile::Web, &text, |_| ()).unwrap();
+    let tool = desk.made(CapabilityProfile::Web, &text, |_| ()).unwrap();
     let said = desk.says_of(&tool).await;
     assert_eq!(said, "[the module of count broke off: it calls the host while the host waits for room.]");
 }
@@ -401,7 +401,7 @@ fn what_is_not_offered_is_named() {
     let refused = |text: &str| {
         let module = desk.dir.join("bad.wasm");
         std::fs::write(&module, wat::parse_str(text).unwrap()).unwrap();
-        let settings = Settings::new(&module, definition(Profile::Web));
+        let settings = WasmConfig::new(&module, definition(CapabilityProfile::Web));
         let error = wasm::load(settings, Arc::new(|_| ())).err().unwrap().to_string();
         error.replace(module.to_str().unwrap(), "M")
     };

@@ -13,15 +13,15 @@ use std::{
 
 use async_trait::async_trait;
 use helve_contract::{
-    Access, Call, Entry, Error, PathRules, Ports, Reading, Result, Root, Session, Workspace,
-    ports::{Command, Exit, Host, Level, Noticed, Process, Signal},
+    Access, Call, Entry, Error, PathRules, PathStyle, Ports, Result, Root, Session, Workspace,
+    ports::{Host, Process, ProcessEvent, ProcessExit, ProcessSpec, SandboxLevel, Signal},
 };
-use helve_hosts::{Local, Spawn};
-use helve_plugins::Settings;
+use helve_hosts::{LocalHost, Spawn};
+use helve_plugins::PluginConfig;
 use serde_json::{Value, json};
 
 /// What a plugin does with a message: how often it was started, and the message.
-type Manners = fn(u32, &Value) -> Vec<Noticed>;
+type Manners = fn(u32, &Value) -> Vec<ProcessEvent>;
 
 /// Starts plugins that exist only here.
 struct Fakes {
@@ -35,7 +35,7 @@ struct Fake {
     manners: Manners,
     tools: usize,
     start: u32,
-    did: VecDeque<Noticed>,
+    did: VecDeque<ProcessEvent>,
     alive: Arc<AtomicU32>,
 }
 
@@ -47,7 +47,7 @@ impl Drop for Fake {
 
 #[async_trait]
 impl Spawn for Fakes {
-    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
+    async fn spawn(&self, _: &ProcessSpec) -> Result<Box<dyn Process>> {
         let start = self.starts.fetch_add(1, Ordering::SeqCst) + 1;
         self.alive.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(Fake {
@@ -59,14 +59,14 @@ impl Spawn for Fakes {
         }))
     }
 
-    fn level(&self) -> Level {
-        Level::None
+    fn level(&self) -> SandboxLevel {
+        SandboxLevel::None
     }
 }
 
 #[async_trait]
 impl Process for Fake {
-    async fn next(&mut self) -> Noticed {
+    async fn next(&mut self) -> ProcessEvent {
         match self.did.pop_front() {
             Some(did) => did,
             None => std::future::pending().await,
@@ -91,7 +91,7 @@ impl Process for Fake {
         Ok(())
     }
 
-    async fn close(&mut self) -> Result<()> {
+    async fn close_stdin(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -99,21 +99,21 @@ impl Process for Fake {
         Ok(())
     }
 
-    fn level(&self) -> Level {
-        Level::None
+    fn sandbox_level(&self) -> SandboxLevel {
+        SandboxLevel::None
     }
 }
 
-fn line(message: &Value) -> Noticed {
-    Noticed::Stdout(format!("{message}\n").into_bytes())
+fn line(message: &Value) -> ProcessEvent {
+    ProcessEvent::Stdout(format!("{message}\n").into_bytes())
 }
 
-fn result(id: &Value, text: &str) -> Noticed {
+fn result(id: &Value, text: &str) -> ProcessEvent {
     line(&json!({"type": "result", "call_id": id, "content": [{"type": "text", "text": text}]}))
 }
 
-fn ended(code: i32) -> Noticed {
-    Noticed::Exit(Exit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None })
+fn ended(code: i32) -> ProcessEvent {
+    ProcessEvent::Exit(ProcessExit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None })
 }
 
 /// A session with a plugin in it.
@@ -125,14 +125,14 @@ struct Desk {
 }
 
 /// A log, and what came to it.
-fn log() -> (helve_plugins::Log, Arc<Mutex<Vec<String>>>) {
+fn log() -> (helve_plugins::StderrLog, Arc<Mutex<Vec<String>>>) {
     let remarks = Arc::<Mutex<Vec<String>>>::default();
     let heard = remarks.clone();
     (Arc::new(move |text| heard.lock().unwrap().push(text.to_owned())), remarks)
 }
 
 impl Desk {
-    async fn with(manners: Manners, change: impl FnOnce(&mut Settings)) -> Self {
+    async fn with(manners: Manners, change: impl FnOnce(&mut PluginConfig)) -> Self {
         Self::start(manners, change, log().0).await
     }
 
@@ -141,13 +141,14 @@ impl Desk {
         (Self::start(manners, |_| (), log).await, remarks)
     }
 
-    async fn start(manners: Manners, change: impl FnOnce(&mut Settings), log: helve_plugins::Log) -> Self {
+    async fn start(manners: Manners, change: impl FnOnce(&mut PluginConfig), log: helve_plugins::StderrLog) -> Self {
         let (starts, alive) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
         let fakes = Fakes { manners, tools: 2, starts: starts.clone(), alive: alive.clone() };
-        let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(fakes)));
+        let host: Arc<dyn Host> = Arc::new(LocalHost::with_spawner(Arc::new(fakes)));
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).canonicalize().unwrap();
-        let workspace = Workspace::new([Root::writable(dir)], PathRules::default(), Reading::Absolute);
-        let mut settings = Settings::new(vec!["fake".into()], workspace.top(Access::Read).unwrap(), Vec::new());
+        let workspace = Workspace::new([Root::writable(dir)], PathRules::default(), PathStyle::Absolute);
+        let mut settings =
+            PluginConfig::new(vec!["fake".into()], workspace.primary_root(Access::Read).unwrap(), Vec::new());
         change(&mut settings);
         let tools = helve_plugins::start(settings, host.clone(), log).await.unwrap();
         let session = Arc::new(Session::new("s", workspace, Ports::new(host)));
@@ -168,7 +169,7 @@ impl Desk {
 async fn noise_halves_and_answers_to_others_are_passed_over() {
     let desk = Desk::new(|_, message| {
         let id = &message["call_id"];
-        let noise = Noticed::Stdout(b"[db] Connected\n{\"type\":\"result\",\n17\n\x1b[2J\n".to_vec());
+        let noise = ProcessEvent::Stdout(b"[db] Connected\n{\"type\":\"result\",\n17\n\x1b[2J\n".to_vec());
         let answer = format!("answer to {}", id.as_str().unwrap());
         // Its own answer comes twice, the second time for whoever calls next.
         vec![noise, result(&json!("call-99"), "not yours"), result(id, &answer), result(id, "once more")]
@@ -183,7 +184,7 @@ async fn noise_halves_and_answers_to_others_are_passed_over() {
 #[tokio::test]
 async fn a_crash_fails_its_call_and_not_the_next() {
     let desk = Desk::new(|start, message| match start {
-        1 => vec![Noticed::Stderr(b"out of cheese\n".to_vec()), ended(3)],
+        1 => vec![ProcessEvent::Stderr(b"out of cheese\n".to_vec()), ended(3)],
         _ => vec![result(&message["call_id"], "back")],
     })
     .await;
@@ -199,12 +200,14 @@ async fn a_crash_fails_its_call_and_not_the_next() {
 
 #[tokio::test]
 async fn a_line_without_end_and_silence_end_the_program() {
-    let desk = Desk::new(|_, _| vec![Noticed::Stdout(vec![b'x'; 5 << 20]), Noticed::Stdout(vec![b'x'; 5 << 20])]).await;
+    let desk =
+        Desk::new(|_, _| vec![ProcessEvent::Stdout(vec![b'x'; 5 << 20]), ProcessEvent::Stdout(vec![b'x'; 5 << 20])])
+            .await;
     let why = desk.call(0).await.unwrap_err().to_string();
     assert_eq!(why, "the plugin wrote a line of more than 8388608 bytes");
     assert_eq!(desk.alive.load(Ordering::SeqCst), 0);
 
-    let desk = Desk::with(|_, _| Vec::new(), |it| it.call = Duration::from_millis(20)).await;
+    let desk = Desk::with(|_, _| Vec::new(), |it| it.call_timeout = Duration::from_millis(20)).await;
     assert!(matches!(desk.call(0).await, Err(Error::Timeout(_))));
     assert_eq!(desk.alive.load(Ordering::SeqCst), 0);
 }
@@ -217,7 +220,7 @@ async fn a_tool_that_cannot_be_used_leaves_the_others() {
     .await;
     let names: Vec<_> = desk.tools.iter().map(|it| it.spec.name.as_str()).collect();
     assert_eq!(names, ["t0", "t1", "get-weather"]);
-    assert!(desk.tools.iter().all(|it| it.spec.schema["type"] == "object"));
+    assert!(desk.tools.iter().all(|it| it.spec.input_schema["type"] == "object"));
     let remarks = remarks.lock().unwrap().clone();
     assert!(remarks[0].starts_with("the tool \"badone\" is left out: its schema does not compile: "), "{remarks:?}");
     assert_eq!(
@@ -247,10 +250,10 @@ async fn an_image_arrives_as_media() {
 async fn more_tools_than_anybody_reads_are_left_out() {
     let desk = Desk::new(|_, _| Vec::new()).await;
     let many = Fakes { manners: |_, _| Vec::new(), tools: 5_000, starts: Arc::default(), alive: Arc::default() };
-    let dir = desk.session.workspace.top(Access::Read).unwrap();
-    let host = Arc::new(Local::with(Arc::new(many)));
+    let dir = desk.session.workspace.primary_root(Access::Read).unwrap();
+    let host = Arc::new(LocalHost::with_spawner(Arc::new(many)));
     let (log, remarks) = log();
-    let tools = helve_plugins::start(Settings::new(vec!["fake".into()], dir, Vec::new()), host, log).await.unwrap();
+    let tools = helve_plugins::start(PluginConfig::new(vec!["fake".into()], dir, Vec::new()), host, log).await.unwrap();
     assert_eq!(tools.len(), 128);
     assert_eq!(*remarks.lock().unwrap(), ["4872 of 5000 tools are left out: a plugin has at most 128"]);
 }

@@ -11,10 +11,10 @@ use std::{
 };
 
 use helve_contract::{
-    Access, Call, Effects, Entry, Error, Glob, PathRule, PathRules, Ports, Reading, Root, Session, Workspace,
+    Access, Call, Effects, Entry, Error, PathGlob, PathRule, PathRules, PathStyle, Ports, Root, Session, Workspace,
 };
-use helve_hosts::Local;
-use helve_plugins::wasm::{self, Definition, Profile, Settings};
+use helve_hosts::LocalHost;
+use helve_plugins::wasm::{self, CapabilityProfile, ModuleManifest, WasmConfig};
 use serde_json::{Value, json};
 
 /// What every module below begins with. Memory: buffers at 0, data from 1024, what is read from 65536.
@@ -106,41 +106,46 @@ impl Desk {
         fs::write(dir.join("vault/v.txt"), "vault").unwrap();
         fs::write(dir.join("outside.txt"), "outside").unwrap();
         std::os::unix::fs::symlink(dir.join("outside.txt"), dir.join("shared/link")).unwrap();
-        let rule = PathRule::new(Glob::new(".env"), Access::Read, "is secret");
+        let rule = PathRule::new(PathGlob::new(".env"), Access::Read, "is secret");
         let workspace = Workspace::new(
             [
-                Root::writable(dir.join("shared")).named("shared"),
-                Root::writable(dir.join("tmp")).named("tmp"),
-                Root::readable(dir.join("vault")).named("vault"),
+                Root::writable(dir.join("shared")).with_name("shared"),
+                Root::writable(dir.join("tmp")).with_name("tmp"),
+                Root::readable(dir.join("vault")).with_name("vault"),
             ],
             PathRules::new([rule]),
-            Reading::Virtual,
+            PathStyle::Virtual,
         );
-        let ports = Ports::new(Arc::new(Local::new()));
+        let ports = Ports::new(Arc::new(LocalHost::new()));
         Self { dir, session: Arc::new(Session::new("s", workspace, ports)), audit: Arc::default() }
     }
 
-    fn tool(&self, profile: Profile, body: &str, change: impl FnOnce(&mut Settings)) -> Result<Entry, Error> {
+    fn tool(
+        &self,
+        profile: CapabilityProfile,
+        body: &str,
+        change: impl FnOnce(&mut WasmConfig),
+    ) -> Result<Entry, Error> {
         self.made(profile, &format!("(module {PRELUDE} {body})"), change)
     }
 
     /// A tool from a whole text.
     pub(crate) fn made(
         &self,
-        profile: Profile,
+        profile: CapabilityProfile,
         text: &str,
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut WasmConfig),
     ) -> Result<Entry, Error> {
         let module = self.dir.join("tool.wasm");
         fs::write(&module, wat::parse_str(text).unwrap()).unwrap();
-        let mut settings = Settings::new(module, definition(profile));
+        let mut settings = WasmConfig::new(module, definition(profile));
         change(&mut settings);
         let audit = self.audit.clone();
         wasm::load(settings, Arc::new(move |record| audit.lock().unwrap().push(serde_json::to_value(record).unwrap())))
     }
 
     /// What one call of a module with the usual limits says; an error in brackets.
-    async fn says(&self, profile: Profile, body: &str) -> String {
+    async fn says(&self, profile: CapabilityProfile, body: &str) -> String {
         self.says_of(&self.tool(profile, body, |_| ()).unwrap()).await
     }
 
@@ -163,7 +168,7 @@ impl Drop for Desk {
     }
 }
 
-pub(crate) fn definition(profile: Profile) -> Definition {
+pub(crate) fn definition(profile: CapabilityProfile) -> ModuleManifest {
     serde_json::from_value(json!({"name": "count", "description": "Counts.\u{202e}", "profile": profile})).unwrap()
 }
 
@@ -179,7 +184,7 @@ async fn a_call_is_one_object_in_and_one_out_and_leaves_a_record() {
           (local.set $at (i32.add (local.get $at) (i32.const 1)))
           (br_if $next (i32.lt_u (local.get $at) (local.get $end))))
         (call $say (i32.const 65536) (i32.sub (local.get $end) (i32.const 65536))))"#;
-    let tool = desk.tool(Profile::FileReadOnly, echo, |_| ()).unwrap();
+    let tool = desk.tool(CapabilityProfile::FileReadOnly, echo, |_| ()).unwrap();
     assert_eq!(tool.spec.description, "Counts.");
     assert_eq!(tool.spec.effects, Effects::READS);
     assert_eq!(desk.says_of(&tool).await, "{'op':'count','args':{'n':1}}");
@@ -199,7 +204,7 @@ async fn reads_what_the_rules_allow_and_nothing_outside() {
     let desk = Desk::new();
     let mut said = Vec::new();
     for path in ["a.txt", "./b/../a.txt", "../outside.txt", "/etc/passwd", "link", ".env", "none", "a.txt/b"] {
-        said.push(format!("{path}: {}", desk.says(Profile::FileReadOnly, &reader(path)).await));
+        said.push(format!("{path}: {}", desk.says(CapabilityProfile::FileReadOnly, &reader(path)).await));
     }
     assert_eq!(
         said,
@@ -230,9 +235,13 @@ async fn each_profile_sees_its_own_folders() {
           (br $next)))
         (call $say (i32.const 65536) (i32.sub (local.get $at) (i32.const 65536))))"#;
     let mut said = Vec::new();
-    for profile in
-        [Profile::FileReadOnly, Profile::FileReadWrite, Profile::Web, Profile::VaultReadStep, Profile::VaultWriteStep]
-    {
+    for profile in [
+        CapabilityProfile::FileReadOnly,
+        CapabilityProfile::FileReadWrite,
+        CapabilityProfile::Web,
+        CapabilityProfile::VaultReadStep,
+        CapabilityProfile::VaultWriteStep,
+    ] {
         said.push(format!("{profile} {}", desk.says(profile, names).await));
     }
     assert_eq!(
@@ -245,20 +254,20 @@ async fn each_profile_sees_its_own_folders() {
             "VaultWriteStep /shared/tmp",
         ]
     );
-    assert_eq!(desk.says(Profile::VaultReadStep, &reader("v.txt")).await, "vault");
-    assert_eq!(desk.says(Profile::Web, &reader("a.txt")).await, "[errno 08]");
+    assert_eq!(desk.says(CapabilityProfile::VaultReadStep, &reader("v.txt")).await, "vault");
+    assert_eq!(desk.says(CapabilityProfile::Web, &reader("a.txt")).await, "[errno 08]");
 }
 
 #[tokio::test]
 async fn writes_only_with_a_profile_for_it() {
     let desk = Desk::new();
-    assert_eq!(desk.says(Profile::FileReadOnly, &writer("a.txt")).await, "[errno 69]");
+    assert_eq!(desk.says(CapabilityProfile::FileReadOnly, &writer("a.txt")).await, "[errno 69]");
     assert_eq!(desk.file("shared/a.txt").unwrap(), "apple");
-    assert_eq!(desk.says(Profile::FileReadWrite, &writer("a.txt")).await, "new");
-    assert_eq!(desk.says(Profile::FileReadWrite, &writer("b.txt")).await, "new");
-    assert_eq!(desk.says(Profile::FileReadWrite, &writer("none/b.txt")).await, "[errno 44]");
-    assert_eq!(desk.says(Profile::FileReadWrite, &writer("../b.txt")).await, "[errno 76]");
-    assert_eq!(desk.says(Profile::FileReadWrite, &writer(".env")).await, "[errno 02]");
+    assert_eq!(desk.says(CapabilityProfile::FileReadWrite, &writer("a.txt")).await, "new");
+    assert_eq!(desk.says(CapabilityProfile::FileReadWrite, &writer("b.txt")).await, "new");
+    assert_eq!(desk.says(CapabilityProfile::FileReadWrite, &writer("none/b.txt")).await, "[errno 44]");
+    assert_eq!(desk.says(CapabilityProfile::FileReadWrite, &writer("../b.txt")).await, "[errno 76]");
+    assert_eq!(desk.says(CapabilityProfile::FileReadWrite, &writer(".env")).await, "[errno 02]");
     let files = ["shared/a.txt", "shared/b.txt", "b.txt", "shared/.env"].map(|it| desk.file(it));
     assert_eq!(files, [Some("new".into()), Some("new".into()), None, Some("secret".into())]);
 }
@@ -278,7 +287,7 @@ async fn makes_moves_lists_and_removes() {
           (call $check (call $fd_readdir (call $open (i32.const 1024) (i32.const 1) (i32.const 2) (i64.const 2))
             (i32.const 65536) (i32.const 4096) (i64.const 0) (i32.const 40)))
           (call $say (i32.const 65560) (i32.sub (i32.load (i32.const 40)) (i32.const 24))))"#;
-    assert_eq!(desk.says(Profile::FileReadWrite, body).await, "g");
+    assert_eq!(desk.says(CapabilityProfile::FileReadWrite, body).await, "g");
     let files = ["shared/d/f", "shared/d/g", "shared/a.txt"].map(|it| desk.file(it));
     // What was written last is kept, though the module never closed the file.
     assert_eq!(files, [None, Some("a.txta".into()), None]);
@@ -295,7 +304,7 @@ async fn a_module_that_breaks_off_leaves_its_files_as_they_were() {
           unreachable)"#
     );
     assert_eq!(
-        desk.says(Profile::FileReadWrite, &body).await,
+        desk.says(CapabilityProfile::FileReadWrite, &body).await,
         "[the module of count broke off: wasm `unreachable` instruction executed. It said: a.txt]"
     );
     assert_eq!(desk.file("shared/a.txt").unwrap(), "apple");
@@ -313,7 +322,7 @@ async fn a_change_by_somebody_else_is_not_overwritten() {
           (call $check (call $fd_close (local.get $one)))
           (call $check (call $fd_close (local.get $two)))
           (call $say (i32.const 1024) (i32.const 1)))"#;
-    assert_eq!(desk.says(Profile::FileReadWrite, body).await, "[errno 72]");
+    assert_eq!(desk.says(CapabilityProfile::FileReadWrite, body).await, "[errno 72]");
     assert_eq!(desk.file("shared/a.txt").unwrap(), "{pple");
 }
 
@@ -321,13 +330,13 @@ async fn a_change_by_somebody_else_is_not_overwritten() {
 async fn an_endless_loop_ends_by_steps_by_time_and_with_its_caller() {
     let desk = Desk::new();
     let body = r#"(func (export "_start") (loop $again (br $again)))"#;
-    let tool = desk.tool(Profile::Web, body, |it| it.fuel = 100_000).unwrap();
+    let tool = desk.tool(CapabilityProfile::Web, body, |it| it.fuel = 100_000).unwrap();
     assert_eq!(desk.says_of(&tool).await, "[the module of count was ended after 100000 steps; give it less to do.]");
-    let tool = desk.tool(Profile::Web, body, |it| it.deadline = Duration::from_millis(50)).unwrap();
+    let tool = desk.tool(CapabilityProfile::Web, body, |it| it.deadline = Duration::from_millis(50)).unwrap();
     assert_eq!(desk.says_of(&tool).await, "[timed out after 50 ms]");
     let call = Call::new("1", desk.session.clone());
     call.cancel.cancel();
-    let ended = desk.tool(Profile::Web, body, |_| ()).unwrap().run(json!({}), call).await;
+    let ended = desk.tool(CapabilityProfile::Web, body, |_| ()).unwrap().run(json!({}), call).await;
     assert!(matches!(ended, Err(Error::Cancelled)));
 }
 
@@ -337,7 +346,7 @@ async fn a_sleeping_module_ends_in_time() {
     let body = r#"(data (i32.const 1048) "\ff\ff\ff\ff\ff\ff\ff\0f")
         (func (export "_start")
           (call $check (call $poll (i32.const 1024) (i32.const 2048) (i32.const 1) (i32.const 8))))"#;
-    let tool = desk.tool(Profile::Web, body, |it| it.deadline = Duration::from_millis(50)).unwrap();
+    let tool = desk.tool(CapabilityProfile::Web, body, |it| it.deadline = Duration::from_millis(50)).unwrap();
     assert_eq!(desk.says_of(&tool).await, "[timed out after 50 ms]");
 }
 
@@ -349,7 +358,7 @@ async fn memory_output_and_depth_have_limits() {
     let deep = r#"(func $deep (export "_start") (call $deep) (call $exit (i32.const 0)))"#;
     let mut said = Vec::new();
     for body in [grow, flood, deep] {
-        said.push(desk.says(Profile::Web, body).await);
+        said.push(desk.says(CapabilityProfile::Web, body).await);
     }
     assert_eq!(
         said,
@@ -364,10 +373,10 @@ async fn memory_output_and_depth_have_limits() {
 #[tokio::test]
 async fn more_than_its_memory_is_neither_begun_with_nor_read() {
     let desk = Desk::new();
-    let tool = desk.tool(Profile::FileReadOnly, &reader("big"), |it| it.memory = 4 * 65536).unwrap();
+    let tool = desk.tool(CapabilityProfile::FileReadOnly, &reader("big"), |it| it.memory = 4 * 65536).unwrap();
     fs::write(desk.dir.join("shared/big"), vec![b'x'; 300_000]).unwrap();
     assert_eq!(desk.says_of(&tool).await, "[errno 22]");
-    let tool = desk.tool(Profile::FileReadOnly, &reader("a.txt"), |it| it.memory = 3 * 65536).unwrap();
+    let tool = desk.tool(CapabilityProfile::FileReadOnly, &reader("a.txt"), |it| it.memory = 3 * 65536).unwrap();
     let said = desk.says_of(&tool).await;
     assert_eq!(said, "[the module of count wanted more than 196608 bytes of memory and was ended.]");
 }
@@ -431,7 +440,7 @@ async fn no_argument_brings_it_down() {
     );
     let module = desk.dir.join("wild.wasm");
     fs::write(&module, wat::parse_str(text).unwrap()).unwrap();
-    let mut settings = Settings::new(module, definition(Profile::FileReadWrite));
+    let mut settings = WasmConfig::new(module, definition(CapabilityProfile::FileReadWrite));
     settings.deadline = Duration::from_secs(2);
     let tool = wasm::load(settings, Arc::new(|_| ())).unwrap();
     let ended = tool.run(json!({}), Call::new("1", desk.session.clone())).await;
@@ -451,7 +460,7 @@ async fn what_is_no_answer_is_told() {
         (call $check (call $fd_read (i32.const 0) (i32.const -4) (i32.const 1) (i32.const -1))))"#;
     let mut said = Vec::new();
     for body in [noise, silent, lie, missing, wild] {
-        said.push(desk.says(Profile::Web, body).await);
+        said.push(desk.says(CapabilityProfile::Web, body).await);
     }
     assert_eq!(
         said,
@@ -469,19 +478,20 @@ async fn what_is_no_answer_is_told() {
 async fn a_session_with_one_unnamed_root_calls_it_shared() {
     let desk = Desk::new();
     let ports = desk.session.ports.clone();
-    let workspace = Workspace::new([Root::writable(desk.dir.join("shared"))], PathRules::default(), Reading::Absolute);
+    let workspace =
+        Workspace::new([Root::writable(desk.dir.join("shared"))], PathRules::default(), PathStyle::Absolute);
     let call = Call::new("1", Arc::new(Session::new("t", workspace, ports)));
-    let tool = desk.tool(Profile::FileReadOnly, &reader("a.txt"), |_| ()).unwrap();
+    let tool = desk.tool(CapabilityProfile::FileReadOnly, &reader("a.txt"), |_| ()).unwrap();
     assert_eq!(tool.run(json!({}), call).await.unwrap().text, "apple");
 }
 
 #[test]
 fn what_cannot_be_a_tool_is_refused_at_once() {
     let desk = Desk::new();
-    let refused = |bytes: &[u8], change: &dyn Fn(&mut Settings)| {
+    let refused = |bytes: &[u8], change: &dyn Fn(&mut WasmConfig)| {
         let module = desk.dir.join("bad.wasm");
         fs::write(&module, bytes).unwrap();
-        let mut settings = Settings::new(&module, definition(Profile::Web));
+        let mut settings = WasmConfig::new(&module, definition(CapabilityProfile::Web));
         change(&mut settings);
         let error = wasm::load(settings, Arc::new(|_| ())).err().unwrap().to_string();
         error.replace(module.to_str().unwrap(), "M")
@@ -521,8 +531,8 @@ async fn a_definition_may_lie_beside_the_module() {
     let sidecar = json!({"name": "hi", "description": "Says hi.", "profile": "web", "effects": ["network"],
         "parameters": {"properties": {"to": {"type": "string"}}}});
     fs::write(desk.dir.join("count.json"), sidecar.to_string()).unwrap();
-    let tool = wasm::load(Settings::beside(&module).unwrap(), Arc::new(|_| ())).unwrap();
+    let tool = wasm::load(WasmConfig::from_module(&module).unwrap(), Arc::new(|_| ())).unwrap();
     assert_eq!((tool.spec.name.as_str(), tool.spec.effects), ("hi", Effects::NETWORK));
-    assert_eq!(tool.spec.schema, json!({"properties": {"to": {"type": "string"}}, "type": "object"}));
+    assert_eq!(tool.spec.input_schema, json!({"properties": {"to": {"type": "string"}}, "type": "object"}));
     assert_eq!(desk.says_of(&tool).await, "hi");
 }

@@ -3,7 +3,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use helve_script::Script;
+use helve_script::ModelScript;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -19,7 +19,7 @@ async fn main() -> ExitCode {
 async fn serve() -> Result<(), String> {
     let path = std::env::args().nth(1).ok_or("which script? helve-script FILE.json")?;
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let mut script: Script = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
+    let mut script: ModelScript = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
     script.log = std::env::var_os("HELVE_SCRIPT_LOG").map(Into::into);
     let server = script.serve().await.map_err(|error| error.to_string())?;
     println!("{}", server.url());

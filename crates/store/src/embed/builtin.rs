@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use helve_contract::{Result, async_trait};
 
-use super::{Embedder, TRUST_IN_SUMS, WordPiece, unit};
+use super::{Embedder, SUM_WEIGHT, WordPiece, normalize};
 
 /// Rows, numbers a row, first row kept (all before it are zero); a scale for each row kept; their numbers, two a byte.
 static MODEL: &[u8] = include_bytes!("../../data/emb256.q4");
@@ -12,28 +12,28 @@ static VOCABULARY: &str = include_str!("../../data/vocab.txt");
 
 /// The model inside the program: works offline, from the first start.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Builtin;
+pub struct BuiltinEmbedder;
 
 /// The words that the model inside the program knows, with their vectors.
-pub(crate) struct Words {
-    pieces: WordPiece,
+pub(crate) struct Vocabulary {
+    tokenizer: WordPiece,
     /// The smallest token with the same stem: `paints`, `painted` and `painting` count as one word.
     stems: Vec<u16>,
     rows: usize,
     dims: usize,
-    first: usize,
+    first_row: usize,
 }
 
 /// Where a token's vector points.
-pub(crate) struct Direction {
+pub(crate) struct TokenVector {
     /// Its numbers before they are scaled, from −8 to 7: those in the low halves of the bytes, then the others.
     numbers: Vec<i16>,
     length: f32,
 }
 
-impl Direction {
+impl TokenVector {
     /// How like another one it is, from −1 to 1; 0 where one of them points nowhere.
-    pub(crate) fn likeness(&self, other: &Self) -> f32 {
+    pub(crate) fn cosine(&self, other: &Self) -> f32 {
         let lengths = self.length * other.length;
         if lengths > 0.0 { f32::from(dot(&self.numbers, &other.numbers)) / lengths } else { 0.0 }
     }
@@ -45,22 +45,22 @@ fn dot(a: &[i16], b: &[i16]) -> i16 {
 }
 
 /// The words, made ready when they are first needed.
-pub(crate) fn words() -> &'static Words {
-    static WORDS: OnceLock<Words> = OnceLock::new();
+pub(crate) fn vocabulary() -> &'static Vocabulary {
+    static WORDS: OnceLock<Vocabulary> = OnceLock::new();
     WORDS.get_or_init(|| {
         let number =
             |at: usize| MODEL.get(at..at + 4).map_or(0, |it| u32::from_le_bytes([it[0], it[1], it[2], it[3]])) as usize;
         let tokens = || VOCABULARY.lines().zip(0_u32..);
         let (rows, dims, first) = (number(0), number(4), number(8));
-        Words { pieces: WordPiece::new(tokens()), stems: stems(tokens(), first), rows, dims, first }
+        Vocabulary { tokenizer: WordPiece::new(tokens()), stems: stems(tokens(), first), rows, dims, first_row: first }
     })
 }
 
-impl Words {
+impl Vocabulary {
     /// The tokens of a text that mean something, in order.
     pub(crate) fn tokens(&self, text: &str) -> Vec<u16> {
-        let tokens = self.pieces.tokens(text).into_iter();
-        tokens.filter(|id| (self.first..self.rows).contains(&(*id as usize))).map(|id| id as u16).collect()
+        let tokens = self.tokenizer.tokens(text).into_iter();
+        tokens.filter(|id| (self.first_row..self.rows).contains(&(*id as usize))).map(|id| id as u16).collect()
     }
 
     /// What stands for a token and its other forms.
@@ -70,8 +70,8 @@ impl Words {
 
     /// What one of a token's numbers is worth, and the numbers, two a byte; nothing for a token without a meaning.
     fn row(&self, token: u16) -> Option<(f32, &'static [u8])> {
-        let row = usize::from(token).checked_sub(self.first)?;
-        let (scales, numbers) = MODEL.get(12..)?.split_at_checked((self.rows - self.first) * 4)?;
+        let row = usize::from(token).checked_sub(self.first_row)?;
+        let (scales, numbers) = MODEL.get(12..)?.split_at_checked((self.rows - self.first_row) * 4)?;
         let scale = scales.get(row * 4..)?.first_chunk()?;
         Some((f32::from_le_bytes(*scale), numbers.get(row * self.dims / 2..(row + 1) * self.dims / 2)?))
     }
@@ -86,13 +86,13 @@ impl Words {
     }
 
     /// A token's direction, and how much it says: rare words say more.
-    pub(crate) fn direction(&self, token: u16) -> (Direction, f32) {
+    pub(crate) fn direction(&self, token: u16) -> (TokenVector, f32) {
         let (scale, packed) = self.row(token).unwrap_or_default();
         let mut numbers = Vec::with_capacity(self.dims);
         numbers.extend(packed.iter().map(|byte| i16::from(byte & 15) - 8));
         numbers.extend(packed.iter().map(|byte| i16::from(byte >> 4) - 8));
         let length = f32::from(dot(&numbers, &numbers)).sqrt();
-        (Direction { numbers, length }, scale * length)
+        (TokenVector { numbers, length }, scale * length)
     }
 
     /// The vector of a text.
@@ -101,7 +101,7 @@ impl Words {
         for token in tokens {
             self.add(*token, &mut sum);
         }
-        unit(&mut sum);
+        normalize(&mut sum);
         sum
     }
 }
@@ -150,22 +150,22 @@ fn stem(word: &str) -> String {
 }
 
 #[async_trait]
-impl Embedder for Builtin {
+impl Embedder for BuiltinEmbedder {
     fn id(&self) -> &'static str {
         "builtin-256-q4"
     }
 
     fn dims(&self) -> usize {
-        words().dims
+        vocabulary().dims
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        let words = words();
+        let words = vocabulary();
         Ok(texts.iter().map(|text| words.vector(&words.tokens(text))).collect())
     }
 
-    fn trust(&self) -> f32 {
-        TRUST_IN_SUMS
+    fn sentence_weight(&self) -> f32 {
+        SUM_WEIGHT
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn reads_text_as_the_model_was_taught() {
-        let pieces = &words().pieces;
+        let pieces = &vocabulary().tokenizer;
         for pair in set()["tok"].as_array().unwrap() {
             let want: Vec<u32> = serde_json::from_value(pair[1].clone()).unwrap();
             assert_eq!(pieces.tokens(pair[0].as_str().unwrap()), want, "{}", pair[0]);
@@ -191,14 +191,14 @@ mod tests {
     #[test]
     fn any_text_has_tokens_and_an_end() {
         for text in ["", "\0", "\u{fffd}\u{200b}", "😀😀", "##", "[UNK]", "e\u{301}", &"x".repeat(1 << 20)] {
-            assert!(words().tokens(text).len() < 16, "{text:.20}");
+            assert!(vocabulary().tokens(text).len() < 16, "{text:.20}");
         }
-        assert_eq!(words().tokens(&"word ".repeat(1 << 18)).len(), 4096);
+        assert_eq!(vocabulary().tokens(&"word ".repeat(1 << 18)).len(), 4096);
     }
 
     #[test]
     fn forms_of_a_word_have_one_stem() {
-        let stem = |word: &str| words().stem(words().tokens(word)[0]);
+        let stem = |word: &str| vocabulary().stem(vocabulary().tokens(word)[0]);
         for forms in [["paint", "painted", "paints"], ["city", "cities", "city"], ["run", "running", "runs"]] {
             assert_eq!(stem(forms[0]), stem(forms[1]));
             assert_eq!(stem(forms[0]), stem(forms[2]));
@@ -208,7 +208,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_means_the_same_lies_near() {
-        let made = Builtin.embed(&["the cat sleeps", "a dog is asleep", "quarterly tax report", ""]).await.unwrap();
+        let made =
+            BuiltinEmbedder.embed(&["the cat sleeps", "a dog is asleep", "quarterly tax report", ""]).await.unwrap();
         let near = |a: usize, b: usize| made[a].iter().zip(&made[b]).map(|(x, y)| x * y).sum::<f32>();
         assert!(near(0, 1) > near(0, 2) + 0.1, "{} {}", near(0, 1), near(0, 2));
         assert_eq!(made[3], vec![0.0; 256]);

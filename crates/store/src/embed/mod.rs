@@ -4,8 +4,8 @@ mod builtin;
 mod model2vec;
 mod wordpiece;
 
-pub use builtin::Builtin;
-pub(crate) use builtin::{Direction, Words, words};
+pub use builtin::BuiltinEmbedder;
+pub(crate) use builtin::{TokenVector, Vocabulary, vocabulary};
 use helve_contract::{Result, async_trait};
 pub use model2vec::Model2Vec;
 pub use wordpiece::WordPiece;
@@ -21,16 +21,16 @@ pub trait Embedder: Send + Sync {
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>>;
     /// How much the likeness of whole texts says beside the likeness word by word, from 0 to 1. A model that reads
     /// words in their order says more than a sum of words does.
-    fn trust(&self) -> f32 {
+    fn sentence_weight(&self) -> f32 {
         0.7
     }
 }
 
 /// What a sum of word vectors is trusted with.
-pub(crate) const TRUST_IN_SUMS: f32 = 0.3;
+pub(crate) const SUM_WEIGHT: f32 = 0.3;
 
 /// Brings a vector to unit length; one of zeros stays as it is.
-pub(crate) fn unit(vector: &mut [f32]) {
+pub(crate) fn normalize(vector: &mut [f32]) {
     let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
     if length.is_finite() && length > 0.0 {
         for x in vector {

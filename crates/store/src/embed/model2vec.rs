@@ -8,17 +8,17 @@ use helve_contract::{Error, Result, async_trait};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{Embedder, TRUST_IN_SUMS, WordPiece, unit};
+use super::{Embedder, SUM_WEIGHT, WordPiece, normalize};
 
 /// The largest model file that is read.
-const LARGEST: u64 = 1 << 30;
+const MAX_MODEL_BYTES: u64 = 1 << 30;
 /// The largest description of tensors, and the largest tokenizer.
-const LARGEST_TEXT: u64 = 64 << 20;
+const MAX_HEADER_BYTES: u64 = 64 << 20;
 
 /// A static model from a folder.
 pub struct Model2Vec {
     id: String,
-    pieces: WordPiece,
+    tokenizer: WordPiece,
     dims: usize,
     /// Row after row.
     rows: Vec<f32>,
@@ -29,8 +29,8 @@ impl Model2Vec {
     pub fn load(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let load = || -> anyhow::Result<Self> {
-            let model = bounded(&folder.join("model.safetensors"), LARGEST)?;
-            let tokenizer = bounded(&folder.join("tokenizer.json"), LARGEST_TEXT)?;
+            let model = read_bounded(&folder.join("model.safetensors"), MAX_MODEL_BYTES)?;
+            let tokenizer = read_bounded(&folder.join("tokenizer.json"), MAX_HEADER_BYTES)?;
             Self::parse(&model, &tokenizer)
         };
         load().map_err(|error| Error::failed(format!("the embedding model in {}: {error:#}", folder.display())))
@@ -46,9 +46,9 @@ impl Model2Vec {
         let id = u64::from_be_bytes(std::array::from_fn(|at| hash[at]));
         Ok(Self {
             id: format!("model2vec-{id:016x}"),
-            pieces: WordPiece::new(vocabulary.iter().map(|(token, id)| (token.as_str(), *id))),
+            tokenizer: WordPiece::new(vocabulary.iter().map(|(token, id)| (token.as_str(), *id))),
             dims: tensor.shape[1],
-            rows: tensor.numbers()?,
+            rows: tensor.to_f32()?,
         })
     }
 }
@@ -66,22 +66,22 @@ impl Embedder for Model2Vec {
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         let vector = |text: &&str| {
             let mut sum = vec![0.0; self.dims];
-            for token in self.pieces.tokens(text) {
+            for token in self.tokenizer.tokens(text) {
                 let row = self.rows.chunks_exact(self.dims).nth(token as usize).unwrap_or_default();
                 sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
             }
-            unit(&mut sum);
+            normalize(&mut sum);
             sum
         };
         Ok(texts.iter().map(vector).collect())
     }
 
-    fn trust(&self) -> f32 {
-        TRUST_IN_SUMS
+    fn sentence_weight(&self) -> f32 {
+        SUM_WEIGHT
     }
 }
 
-fn bounded(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
+fn read_bounded(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
     let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut bytes = Vec::new();
     let file = File::open(path).with_context(name)?;
@@ -98,7 +98,7 @@ struct Tensor<'a> {
 }
 
 #[derive(Deserialize)]
-struct Described {
+struct TensorHeader {
     dtype: String,
     shape: Vec<usize>,
     data_offsets: [usize; 2],
@@ -109,12 +109,12 @@ impl<'a> Tensor<'a> {
     fn find(file: &'a [u8], name: &str) -> anyhow::Result<Self> {
         let (length, rest) = file.split_first_chunk::<8>().context("the file ends before it begins")?;
         let length = usize::try_from(u64::from_le_bytes(*length))?;
-        ensure!(length <= LARGEST_TEXT as usize && length <= rest.len(), "the description is longer than the file");
+        ensure!(length <= MAX_HEADER_BYTES as usize && length <= rest.len(), "the description is longer than the file");
         let (described, data) = rest.split_at(length);
         let mut described: BTreeMap<String, serde_json::Value> =
             serde_json::from_slice(described).context("the description is not JSON")?;
         let it = described.remove(name).with_context(|| format!("there is no tensor `{name}`"))?;
-        let it: Described = serde_json::from_value(it)?;
+        let it: TensorHeader = serde_json::from_value(it)?;
         let size = match it.dtype.as_str() {
             "F32" => 4,
             "F16" => 2,
@@ -127,9 +127,9 @@ impl<'a> Tensor<'a> {
         Ok(Self { half: size == 2, shape: [rows, dims], bytes })
     }
 
-    fn numbers(&self) -> anyhow::Result<Vec<f32>> {
+    fn to_f32(&self) -> anyhow::Result<Vec<f32>> {
         let numbers: Vec<f32> = if self.half {
-            self.bytes.chunks_exact(2).map(|it| half(u16::from_le_bytes([it[0], it[1]]))).collect()
+            self.bytes.chunks_exact(2).map(|it| f16_to_f32(u16::from_le_bytes([it[0], it[1]]))).collect()
         } else {
             self.bytes.chunks_exact(4).map(|it| f32::from_le_bytes([it[0], it[1], it[2], it[3]])).collect()
         };
@@ -139,7 +139,7 @@ impl<'a> Tensor<'a> {
 }
 
 /// A number of sixteen bits.
-fn half(bits: u16) -> f32 {
+fn f16_to_f32(bits: u16) -> f32 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
     let size = match exponent {
         0 => fraction * 2_f32.powi(-24),
@@ -152,10 +152,10 @@ fn half(bits: u16) -> f32 {
 fn vocabulary(tokenizer: &[u8]) -> anyhow::Result<BTreeMap<String, u32>> {
     #[derive(Deserialize)]
     struct Tokenizer {
-        model: Model,
+        model: TokenizerModel,
     }
     #[derive(Deserialize)]
-    struct Model {
+    struct TokenizerModel {
         #[serde(rename = "type")]
         kind: Option<String>,
         vocab: serde_json::Value,

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 /// A longer word is unknown.
-const LONGEST: usize = 100;
+const MAX_WORD_CHARS: usize = 100;
 /// Tokens of one text at most: what comes later says little more about what it is about.
-const MOST: usize = 4096;
+const MAX_TOKENS: usize = 4096;
 
 /// A vocabulary.
 pub struct WordPiece {
     /// Tokens that begin a word.
-    first: HashMap<Box<str>, u32>,
+    word_starts: HashMap<Box<str>, u32>,
     /// Tokens that go on with one, without their `##`.
-    later: HashMap<Box<str>, u32>,
+    continuations: HashMap<Box<str>, u32>,
     unknown: Option<u32>,
     longest: usize,
 }
@@ -34,17 +34,17 @@ impl WordPiece {
                 _ => _ = first.insert(token.into(), id),
             }
         }
-        Self { first, later, unknown, longest }
+        Self { word_starts: first, continuations: later, unknown, longest }
     }
 
     /// The tokens of a text; the first few thousand.
     pub fn tokens(&self, text: &str) -> Vec<u32> {
         let mut tokens = Vec::new();
-        for_words(text, |word| {
+        for_each_word(text, |word| {
             self.split(word, &mut tokens);
-            tokens.len() < MOST
+            tokens.len() < MAX_TOKENS
         });
-        tokens.truncate(MOST);
+        tokens.truncate(MAX_TOKENS);
         tokens
     }
 
@@ -52,9 +52,9 @@ impl WordPiece {
     fn split(&self, word: &str, tokens: &mut Vec<u32>) {
         let before = tokens.len();
         let mut rest = word;
-        let fits = word.len() <= LONGEST * 4 && word.chars().count() <= LONGEST;
+        let fits = word.len() <= MAX_WORD_CHARS * 4 && word.chars().count() <= MAX_WORD_CHARS;
         while fits && !rest.is_empty() {
-            let known = if rest.len() == word.len() { &self.first } else { &self.later };
+            let known = if rest.len() == word.len() { &self.word_starts } else { &self.continuations };
             let mut end = rest.len().min(self.longest);
             let found = loop {
                 while !rest.is_char_boundary(end) {
@@ -80,7 +80,7 @@ impl WordPiece {
 }
 
 /// Lower case, without accents, split at white space; punctuation and CJK characters stand alone. Goes on while told to.
-fn for_words(text: &str, mut each: impl FnMut(&str) -> bool) {
+fn for_each_word(text: &str, mut each: impl FnMut(&str) -> bool) {
     let mut word = String::new();
     let mut end = |word: &mut String| {
         let on = word.is_empty() || each(word);
@@ -99,8 +99,8 @@ fn for_words(text: &str, mut each: impl FnMut(&str) -> bool) {
         } else {
             word.push(c);
             // A word without an end takes no more room than it needs to be known as too long.
-            word.len() <= LONGEST * 8 || {
-                word.truncate(word.char_indices().nth(LONGEST + 1).map_or(word.len(), |(at, _)| at));
+            word.len() <= MAX_WORD_CHARS * 8 || {
+                word.truncate(word.char_indices().nth(MAX_WORD_CHARS + 1).map_or(word.len(), |(at, _)| at));
                 true
             }
         };

@@ -11,17 +11,17 @@ use helve_contract::Error;
 use rusqlite::ErrorCode;
 
 /// How long a writer waits for another process, again and again.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long it waits in all before it says so.
-const END_OF_PATIENCE: Duration = Duration::from_secs(120);
+const MAX_BUSY_TIME: Duration = Duration::from_secs(120);
 
 /// Tries again while somebody else is at it. SQLite waits by itself in most cases; this is for the others.
-pub(super) fn patiently<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+pub(super) fn retry_busy<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let begun = Instant::now();
     loop {
         match attempt() {
-            Err(error) if is_busy(&error) && begun.elapsed() < END_OF_PATIENCE => {
+            Err(error) if is_busy(&error) && begun.elapsed() < MAX_BUSY_TIME => {
                 thread::sleep(Duration::from_millis(20));
             }
             outcome => return outcome,
@@ -34,32 +34,32 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 /// SQLite's own error, wherever in the chain it is.
-fn cause(error: &anyhow::Error) -> Option<&rusqlite::ffi::Error> {
+fn sqlite_cause(error: &anyhow::Error) -> Option<&rusqlite::ffi::Error> {
     error.chain().find_map(|cause| cause.downcast_ref::<rusqlite::Error>()?.sqlite_error())
 }
 
 fn code(error: &anyhow::Error) -> Option<ErrorCode> {
-    cause(error).map(|error| error.code)
+    sqlite_cause(error).map(|error| error.code)
 }
 
 /// Whether an index of words is not what it should be.
-pub(super) fn is_damage_of_an_index(error: &anyhow::Error) -> bool {
-    cause(error).is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
+pub(super) fn is_index_corruption(error: &anyhow::Error) -> bool {
+    sqlite_cause(error).is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
 }
 
 /// Whether the file itself is not what it should be.
-pub(super) fn is_damage(error: &anyhow::Error) -> bool {
+pub(super) fn is_corruption(error: &anyhow::Error) -> bool {
     matches!(code(error), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 /// Whether a connection that met this is better opened anew.
-pub(super) fn is_final(error: &anyhow::Error) -> bool {
+pub(super) fn needs_reopen(error: &anyhow::Error) -> bool {
     let gone = [ErrorCode::SystemIoFailure, ErrorCode::ReadOnly, ErrorCode::CannotOpen, ErrorCode::ApiMisuse];
-    is_damage(error) || code(error).is_some_and(|code| gone.contains(&code))
+    is_corruption(error) || code(error).is_some_and(|code| gone.contains(&code))
 }
 
 /// The error as the caller hears it: words where somebody can act on them, the operator's log for the rest.
-pub(super) fn words(path: &Path, error: anyhow::Error) -> Error {
+pub(super) fn to_error(path: &Path, error: anyhow::Error) -> Error {
     let error = match error.downcast::<Error>() {
         Ok(said) => return said,
         Err(error) => error,
@@ -80,7 +80,7 @@ pub(super) fn words(path: &Path, error: anyhow::Error) -> Error {
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => locked(),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::failed(format!(
             "another program has held {file} for {} s; try again when it is done",
-            END_OF_PATIENCE.as_secs()
+            MAX_BUSY_TIME.as_secs()
         )),
         Some(ErrorCode::TooBig) => {
             Error::failed("this is too large to be kept; keep a part of it, or a file's path instead")

@@ -13,9 +13,9 @@ use rusqlite::{OptionalExtension, Row, params, types::Type};
 use serde_json::Value;
 
 use super::{
-    Sqlite, Tx, kept,
+    SqliteStore, Tx, from_micros,
     leases::{Process, lost, micros},
-    told,
+    to_micros,
 };
 use crate::jobs as rules;
 
@@ -23,7 +23,7 @@ const COLUMNS: &str = "tenant, id, kind, version, key, user, session, workspace,
                        epoch, owner, until, is_cancel_requested, result, error, created, run_at, started, ended";
 
 #[async_trait]
-impl Jobs for Sqlite {
+impl Jobs for SqliteStore {
     async fn enqueue(&self, job: &NewJob) -> Result<Enqueued> {
         job.check()?;
         let job = job.clone();
@@ -45,7 +45,7 @@ impl Jobs for Sqlite {
         let lease = lease.clone();
         // Nobody waits for this change, so nobody is woken.
         self.write(move |t| {
-            let until = kept(t.now).saturating_add(micros(length));
+            let until = to_micros(t.now).saturating_add(micros(length));
             let held: Option<bool> = t
                 .prepare_cached(
                     "UPDATE jobs SET until = ?5 WHERE tenant = ?1 AND id = ?2 AND owner = ?3 AND epoch = ?4 \
@@ -54,7 +54,7 @@ impl Jobs for Sqlite {
                 .query_row(params![t.tenant, lease.key, lease.owner, lease.epoch, until], |row| row.get(0))
                 .optional()?;
             let is_cancel_requested = held.ok_or_else(|| lost(&lease))?;
-            Ok(HeldJob { lease: Lease { until: told(until), ..lease }, is_cancel_requested })
+            Ok(HeldJob { lease: Lease { until: from_micros(until), ..lease }, is_cancel_requested })
         })
         .await
     }
@@ -109,7 +109,7 @@ impl Jobs for Sqlite {
 
     async fn remove_ended(&self, age: Duration) -> Result<u64> {
         self.write(move |t| {
-            let before = kept(t.now).saturating_sub(micros(age));
+            let before = to_micros(t.now).saturating_sub(micros(age));
             let sql = "DELETE FROM jobs WHERE tenant = ?1 AND ended <= ?2";
             Ok(t.prepare_cached(sql)?.execute(params![t.tenant, before])? as u64)
         })
@@ -121,7 +121,7 @@ impl Jobs for Sqlite {
     }
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Changes jobs, and wakes those in this process who wait for that.
     async fn write_jobs<T: Send + 'static>(
         &self,
@@ -189,9 +189,9 @@ fn add(t: &Tx<'_>, new: NewJob) -> anyhow::Result<Enqueued> {
         job.priority,
         job.state.name(),
         job.max_attempts,
-        kept(job.created),
-        kept(job.run_at),
-        job.ended.map(kept),
+        to_micros(job.created),
+        to_micros(job.run_at),
+        job.ended.map(to_micros),
         job.workspace,
     ])?;
     Ok(Enqueued::Added(job.id))
@@ -209,7 +209,7 @@ fn candidates(t: &Tx<'_>, worker: &Worker, length: Duration, limit: usize) -> an
     let mut rows = running.query(params![t.tenant, kinds, workspaces])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let until = row.get::<_, Option<i64>>("until")?.map(told);
+        let until = row.get::<_, Option<i64>>("until")?.map(from_micros);
         if process(row)?.is_gone() || rules::is_lapsed(until, t.now, Some(length)) {
             found.push(row.get("id")?);
         }
@@ -220,7 +220,7 @@ fn candidates(t: &Tx<'_>, worker: &Worker, length: Duration, limit: usize) -> an
     );
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut queued = t.prepare_cached(&sql)?;
-    for id in queued.query_map(params![t.tenant, kinds, workspaces, kept(t.now), limit], |row| row.get(0))? {
+    for id in queued.query_map(params![t.tenant, kinds, workspaces, to_micros(t.now), limit], |row| row.get(0))? {
         found.push(id?);
     }
     Ok(found)
@@ -273,13 +273,13 @@ fn save(t: &Tx<'_>, job: &Job) -> anyhow::Result<()> {
         job.attempt,
         job.epoch,
         job.owner,
-        job.until.map(kept),
+        job.until.map(to_micros),
         job.is_cancel_requested,
         job.result.as_ref().map(Value::to_string),
         job.error,
-        kept(job.run_at),
-        job.started.map(kept),
-        job.ended.map(kept),
+        to_micros(job.run_at),
+        job.started.map(to_micros),
+        job.ended.map(to_micros),
         job.payload.is_null(),
         this.host,
         this.pid_namespace,
@@ -308,7 +308,7 @@ fn list(t: &Tx<'_>, filter: &JobFilter) -> anyhow::Result<(Vec<Job>, u64)> {
 
 /// A job without its payload, which may be large.
 fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    let time = |name: &str| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(name)?.map(told));
+    let time = |name: &str| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(name)?.map(from_micros));
     let kind: String = row.get("kind")?;
     let parent: Option<String> = row.get("parent")?;
     let result: Option<String> = row.get("result")?;
@@ -332,8 +332,8 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         is_cancel_requested: row.get("is_cancel_requested")?,
         result: result.as_deref().map(json).transpose()?,
         error: row.get("error")?,
-        created: told(row.get("created")?),
-        run_at: told(row.get("run_at")?),
+        created: from_micros(row.get("created")?),
+        run_at: from_micros(row.get("run_at")?),
         started: time("started")?,
         ended: time("ended")?,
     })

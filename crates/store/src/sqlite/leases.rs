@@ -8,7 +8,7 @@ use helve_contract::{
 };
 use rusqlite::{OptionalExtension, params};
 
-use super::{Tx, kept, told};
+use super::{Tx, from_micros, to_micros};
 
 /// The condition of a write: this lease is still the last claim. Parameters 1 to 4 are the tenant, the
 /// key, the owner and the epoch.
@@ -54,8 +54,8 @@ impl Row {
             session: session.to_owned(),
             host: self.process.host,
             pid: self.process.pid,
-            since: told(self.since),
-            until: told(self.until),
+            since: from_micros(self.since),
+            until: from_micros(self.until),
         }
     }
 }
@@ -84,7 +84,7 @@ impl Tx<'_> {
 
 /// Claims a key. The same owner may claim it again, and gets a new epoch.
 pub(super) fn claim(t: &Tx<'_>, key: &str, owner: &str, length: Duration) -> anyhow::Result<Lease> {
-    let (now, micros) = (kept(t.now), micros(length));
+    let (now, micros) = (to_micros(t.now), micros(length));
     if let Some(row) = find(t, key)?
         && row.owner != owner
         && row.is_held(now, micros)
@@ -101,16 +101,16 @@ pub(super) fn claim(t: &Tx<'_>, key: &str, owner: &str, length: Duration) -> any
         .query_row(params![t.tenant, key, owner, until, now, THIS.host, THIS.pid_namespace, THIS.pid], |row| {
             row.get(0)
         })?;
-    Ok(Lease { key: key.to_owned(), owner: owner.to_owned(), epoch, until: told(until) })
+    Ok(Lease { key: key.to_owned(), owner: owner.to_owned(), epoch, until: from_micros(until) })
 }
 
 /// Renews a lease, also one that ran out, as long as nobody has claimed the key since.
 pub(super) fn hold(t: &Tx<'_>, lease: &Lease, length: Duration) -> anyhow::Result<Lease> {
-    let until = kept(t.now).saturating_add(micros(length));
+    let until = to_micros(t.now).saturating_add(micros(length));
     let held = t
         .prepare_cached("UPDATE leases SET until = ?5 WHERE tenant = ?1 AND key = ?2 AND owner = ?3 AND epoch = ?4")?
         .execute(params![t.tenant, lease.key, lease.owner, lease.epoch, until])?;
-    if held == 0 { Err(lost(lease)) } else { Ok(Lease { until: told(until), ..lease.clone() }) }
+    if held == 0 { Err(lost(lease)) } else { Ok(Lease { until: from_micros(until), ..lease.clone() }) }
 }
 
 /// Gives a lease back. The row stays, so that the next epoch is a new one.
@@ -127,7 +127,7 @@ pub(super) fn release(t: &Tx<'_>, lease: &Lease) -> anyhow::Result<()> {
 pub(super) fn holder(t: &Tx<'_>, key: &str) -> anyhow::Result<Option<SessionHolder>> {
     // How long its lease is nobody knows here; a day is longer than any.
     let length = micros(Duration::from_secs(24 * 3600));
-    Ok(find(t, key)?.filter(|row| row.is_held(kept(t.now), length)).map(|row| row.holder(key)))
+    Ok(find(t, key)?.filter(|row| row.is_held(to_micros(t.now), length)).map(|row| row.holder(key)))
 }
 
 fn find(t: &Tx<'_>, key: &str) -> anyhow::Result<Option<Row>> {

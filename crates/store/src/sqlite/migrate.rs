@@ -11,7 +11,7 @@ use anyhow::Context;
 use helve_contract::ids::{self, DEFAULT_TENANT};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::faults::{PATIENCE, patiently};
+use super::faults::{BUSY_TIMEOUT, retry_busy};
 
 /// One step, applied once.
 enum Step {
@@ -20,7 +20,7 @@ enum Step {
 }
 
 /// The steps, oldest first; a step that has been released never changes. A file's version is how many it has had.
-const STEPS: &[Step] = &[
+const MIGRATIONS: &[Step] = &[
     Step::Sql(include_str!("../../migrations/01_sessions.sql")),
     Step::Sql(include_str!("../../migrations/02_notes.sql")),
     Step::Sql(include_str!("../../migrations/03_schedules.sql")),
@@ -35,11 +35,11 @@ const NAMES_ITS_WRITER: usize = 7;
 
 /// What a file is to this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Age {
+pub(super) enum SchemaState {
     /// It has the present version.
-    Present,
+    Current,
     /// It misses some steps, or all.
-    Older,
+    Outdated,
     /// A later program made it what it is: the file's version, and the program's where the file names it.
     Newer(usize, Option<String>),
     /// It holds tables, but not ours.
@@ -47,24 +47,24 @@ pub(super) enum Age {
 }
 
 /// What a file is to this program. Waits for nobody.
-pub(super) fn age(connection: &Connection) -> rusqlite::Result<Age> {
+pub(super) fn schema_state(connection: &Connection) -> rusqlite::Result<SchemaState> {
     // In one view: somebody may be bringing it up just now.
     let view = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
     let version = version(&view)?;
     if version == 0 {
         let others: bool = view.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))?;
-        return Ok(if others { Age::Foreign } else { Age::Older });
+        return Ok(if others { SchemaState::Foreign } else { SchemaState::Outdated });
     }
-    Ok(match version.cmp(&STEPS.len()) {
-        std::cmp::Ordering::Less => Age::Older,
-        std::cmp::Ordering::Equal => Age::Present,
-        std::cmp::Ordering::Greater => Age::Newer(version, writer(&view)),
+    Ok(match version.cmp(&MIGRATIONS.len()) {
+        std::cmp::Ordering::Less => SchemaState::Outdated,
+        std::cmp::Ordering::Equal => SchemaState::Current,
+        std::cmp::Ordering::Greater => SchemaState::Newer(version, writer(&view)),
     })
 }
 
 /// The version that this program knows.
-pub(super) fn present() -> usize {
-    STEPS.len()
+pub(super) fn latest_version() -> usize {
+    MIGRATIONS.len()
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<usize> {
@@ -79,7 +79,7 @@ fn writer(connection: &Connection) -> Option<String> {
 
 /// Applies the steps that a file misses. Whoever comes second finds nothing left to do. The file is the old one or the
 /// new one, whenever this is cut off.
-pub(super) fn bring_up(connection: &Connection, path: &Path) -> anyhow::Result<()> {
+pub(super) fn migrate(connection: &Connection, path: &Path) -> anyhow::Result<()> {
     // Tables are replaced by others of the same name; what they refer to is checked at the end. This setting cannot be
     // changed inside of a transaction.
     connection.pragma_update(None, "foreign_keys", false)?;
@@ -89,15 +89,15 @@ pub(super) fn bring_up(connection: &Connection, path: &Path) -> anyhow::Result<(
 }
 
 fn bring_up_unchecked(connection: &Connection, path: &Path) -> anyhow::Result<()> {
-    let transaction = patiently(|| Transaction::new_unchecked(connection, TransactionBehavior::Immediate))?;
+    let transaction = retry_busy(|| Transaction::new_unchecked(connection, TransactionBehavior::Immediate))?;
     let old = version(&transaction)?;
-    if old >= STEPS.len() {
+    if old >= MIGRATIONS.len() {
         return Ok(());
     }
     if old > 0 {
         back_up(path, old).with_context(|| format!("copying {} before its migration", path.display()))?;
     }
-    for step in STEPS.iter().skip(old) {
+    for step in MIGRATIONS.iter().skip(old) {
         match step {
             Step::Sql(sql) => transaction.execute_batch(sql)?,
             Step::Code(apply) => apply(&transaction)?,
@@ -109,12 +109,12 @@ fn bring_up_unchecked(connection: &Connection, path: &Path) -> anyhow::Result<()
         "rows of {} refer to rows that do not exist; its content was not changed",
         path.display()
     );
-    if STEPS.len() >= NAMES_ITS_WRITER {
+    if MIGRATIONS.len() >= NAMES_ITS_WRITER {
         transaction
             .execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('writer', ?1)", [env!("CARGO_PKG_VERSION")])?;
     }
-    transaction.pragma_update(None, "user_version", STEPS.len() as i64)?;
-    patiently(|| connection.execute_batch("COMMIT"))?;
+    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+    retry_busy(|| connection.execute_batch("COMMIT"))?;
     Ok(())
 }
 
@@ -141,7 +141,7 @@ fn back_up(path: &Path, version: usize) -> anyhow::Result<()> {
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
     let reader =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    reader.busy_timeout(PATIENCE)?;
+    reader.busy_timeout(BUSY_TIMEOUT)?;
     reader.execute("VACUUM INTO ?1", [part.to_str().context("the path is not UTF-8")?])?;
     File::open(&part)?.sync_all()?;
     fs::rename(&part, &done)?;

@@ -26,56 +26,56 @@ use helve_contract::{
 use rusqlite::{Transaction, TransactionBehavior};
 use tokio::sync::Semaphore;
 
-pub use self::notes::Memory;
-use self::{faults::patiently, open::Opened};
+pub use self::notes::MemoryConfig;
+use self::{faults::retry_busy, open::OpenConnection};
 use crate::jobs::ChangeCounter;
 
 /// How many look something up at the same time; the next one waits.
-const READERS: usize = 4;
+const MAX_READERS: usize = 4;
 
 /// A store in one file. Cheap to clone.
 #[derive(Clone)]
-pub struct Sqlite {
-    file: Arc<File>,
+pub struct SqliteStore {
+    file: Arc<StoreFile>,
     /// Whose rows are seen and written.
     tenant: Arc<str>,
     /// What time it is for everything that is kept.
     clock: Arc<dyn Clock>,
     /// How memory is searched.
-    desk: Arc<notes::Desk>,
+    search: Arc<notes::MemorySearcher>,
     /// Who hears of messages that were kept.
-    heard: Option<Heard>,
+    listener: Option<MessageListener>,
 }
 
 /// Hears of messages once they are kept: the conversation, and the messages with their numbers. It must not block.
-pub type Heard = Arc<dyn Fn(&str, &[Message]) + Send + Sync>;
+pub type MessageListener = Arc<dyn Fn(&str, &[Message]) + Send + Sync>;
 
-struct File {
+struct StoreFile {
     path: PathBuf,
     /// What had to be done about the file.
-    remarks: Mutex<Vec<String>>,
+    notes: Mutex<Vec<String>>,
     /// Who is told of it at once.
-    told: OnceLock<fn(&str)>,
+    on_note: OnceLock<fn(&str)>,
     /// One writer at a time in this process; other processes are kept apart by SQLite itself.
-    writing: Arc<Semaphore>,
-    writer: Mutex<Option<Opened>>,
+    write_slot: Arc<Semaphore>,
+    writer: Mutex<Option<OpenConnection>>,
     /// Readers do not wait for the writer.
-    reading: Arc<Semaphore>,
-    readers: Mutex<Vec<Opened>>,
+    read_slots: Arc<Semaphore>,
+    readers: Mutex<Vec<OpenConnection>>,
     /// Changes of jobs through this handle and its clones.
     job_changes: ChangeCounter,
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// The store in this file. It is opened, or made, when something is first asked of it.
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        let file = File {
+    pub fn lazy(path: impl Into<PathBuf>) -> Self {
+        let file = StoreFile {
             path: path.into(),
-            remarks: Mutex::default(),
-            told: OnceLock::new(),
-            writing: Arc::new(Semaphore::new(1)),
+            notes: Mutex::default(),
+            on_note: OnceLock::new(),
+            write_slot: Arc::new(Semaphore::new(1)),
             writer: Mutex::default(),
-            reading: Arc::new(Semaphore::new(READERS)),
+            read_slots: Arc::new(Semaphore::new(MAX_READERS)),
             readers: Mutex::default(),
             job_changes: ChangeCounter::default(),
         };
@@ -83,15 +83,15 @@ impl Sqlite {
             file: Arc::new(file),
             tenant: DEFAULT_TENANT.into(),
             clock: Arc::new(WallClock),
-            desk: Arc::default(),
-            heard: None,
+            search: Arc::default(),
+            listener: None,
         }
     }
 
     /// The same file for another tenant. Tenants see nothing of each other.
     #[must_use]
     pub fn for_tenant(&self, tenant: &str) -> Self {
-        Self { tenant: tenant.into(), desk: self.desk.afresh(), ..self.clone() }
+        Self { tenant: tenant.into(), search: self.search.afresh(), ..self.clone() }
     }
 
     /// The same store with another clock, by which every time in it is set and every lease ends.
@@ -102,21 +102,21 @@ impl Sqlite {
 
     /// The same store, heard by somebody.
     #[must_use]
-    pub fn heard_by(self, heard: Heard) -> Self {
-        Self { heard: Some(heard), ..self }
+    pub fn with_listener(self, heard: MessageListener) -> Self {
+        Self { listener: Some(heard), ..self }
     }
 
     /// The same store, with somebody who is told at once what had to be done about the file.
     #[must_use]
-    pub fn told_by(self, tell: fn(&str)) -> Self {
-        _ = self.file.told.set(tell);
+    pub fn with_note_handler(self, tell: fn(&str)) -> Self {
+        _ = self.file.on_note.set(tell);
         self
     }
 
     /// Opens the store in this file now, or makes it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let store = Self::at(path.as_ref());
-        let opened = store.file.opened(None).map_err(|error| faults::words(store.path(), error))?;
+        let store = Self::lazy(path.as_ref());
+        let opened = store.file.connection(None).map_err(|error| faults::to_error(store.path(), error))?;
         *lock(&store.file.writer) = Some(opened);
         Ok(store)
     }
@@ -127,8 +127,8 @@ impl Sqlite {
     }
 
     /// What had to be done about the file, for the operator: a damaged one was set aside.
-    pub fn remarks(&self) -> Vec<String> {
-        lock(&self.file.remarks).clone()
+    pub fn warnings(&self) -> Vec<String> {
+        lock(&self.file.notes).clone()
     }
 
     /// Changes something, all or nothing. It is on disk when this returns.
@@ -137,9 +137,10 @@ impl Sqlite {
         work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (file, tenant, clock) = (self.file.clone(), self.tenant.clone(), self.clock.clone());
-        blocking(&self.file.writing, move || {
+        run_blocking(&self.file.write_slot, move || {
             let mut slot = lock(&file.writer);
-            let (left, outcome) = file.with(slot.take(), |opened| change(opened, tenant, &*clock, work));
+            let (left, outcome) =
+                file.with_connection(slot.take(), |opened| write_transaction(opened, tenant, &*clock, work));
             *slot = left;
             outcome
         })
@@ -152,9 +153,9 @@ impl Sqlite {
         work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (file, tenant, clock) = (self.file.clone(), self.tenant.clone(), self.clock.clone());
-        blocking(&self.file.reading, move || {
+        run_blocking(&self.file.read_slots, move || {
             let idle = lock(&file.readers).pop();
-            let (left, outcome) = file.with(idle, |opened| look(opened, tenant, &*clock, work));
+            let (left, outcome) = file.with_connection(idle, |opened| read_transaction(opened, tenant, &*clock, work));
             lock(&file.readers).extend(left);
             outcome
         })
@@ -162,18 +163,18 @@ impl Sqlite {
     }
 }
 
-impl File {
+impl StoreFile {
     /// A connection that leads to the file: this one, if it still does.
-    fn opened(&self, before: Option<Opened>) -> anyhow::Result<Opened> {
+    fn connection(&self, before: Option<OpenConnection>) -> anyhow::Result<OpenConnection> {
         match before {
             Some(opened) if opened.is_current(&self.path) => Ok(opened),
             _ => {
                 let (opened, remark) = open::open(&self.path)?;
                 if let Some(remark) = remark {
-                    if let Some(tell) = self.told.get() {
+                    if let Some(tell) = self.on_note.get() {
                         tell(&remark);
                     }
-                    lock(&self.remarks).push(remark);
+                    lock(&self.notes).push(remark);
                 }
                 Ok(opened)
             }
@@ -181,35 +182,38 @@ impl File {
     }
 
     /// Works with a connection, and gives it back if it is still good.
-    fn with<T>(
+    fn with_connection<T>(
         &self,
-        before: Option<Opened>,
-        work: impl FnOnce(&Opened) -> anyhow::Result<T>,
-    ) -> (Option<Opened>, Result<T>) {
-        let opened = match self.opened(before) {
+        before: Option<OpenConnection>,
+        work: impl FnOnce(&OpenConnection) -> anyhow::Result<T>,
+    ) -> (Option<OpenConnection>, Result<T>) {
+        let opened = match self.connection(before) {
             Ok(opened) => opened,
-            Err(error) => return (None, Err(faults::words(&self.path, error))),
+            Err(error) => return (None, Err(faults::to_error(&self.path, error))),
         };
         let error = match work(&opened) {
             Ok(done) => return (Some(opened), Ok(done)),
             Err(error) => error,
         };
-        if !faults::is_final(&error) {
-            return (Some(opened), Err(faults::words(&self.path, error)));
+        if !faults::needs_reopen(&error) {
+            return (Some(opened), Err(faults::to_error(&self.path, error)));
         }
         drop(opened);
-        (None, Err(if faults::is_damage(&error) { self.mend(error) } else { faults::words(&self.path, error) }))
+        (
+            None,
+            Err(if faults::is_corruption(&error) { self.repair(error) } else { faults::to_error(&self.path, error) }),
+        )
     }
 
     /// What a caller hears whose work met damage; the next one finds a sound file.
-    fn mend(&self, error: anyhow::Error) -> Error {
-        match open::mend(&self.path, &error) {
+    fn repair(&self, error: anyhow::Error) -> Error {
+        match open::repair(&self.path, &error) {
             Ok(Some(remark)) => {
-                lock(&self.remarks).push(remark.clone());
+                lock(&self.notes).push(remark.clone());
                 Error::failed(format!("{remark}; do this again"))
             }
-            Ok(None) => faults::words(&self.path, error),
-            Err(second) => faults::words(&self.path, second.context(error)),
+            Ok(None) => faults::to_error(&self.path, error),
+            Err(second) => faults::to_error(&self.path, second.context(error)),
         }
     }
 }
@@ -229,30 +233,30 @@ impl<'a> Deref for Tx<'a> {
     }
 }
 
-fn change<T>(
-    opened: &Opened,
+fn write_transaction<T>(
+    opened: &OpenConnection,
     tenant: Arc<str>,
     clock: &dyn Clock,
     work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    if let Some(refusal) = &opened.refusal {
+    if let Some(refusal) = &opened.read_only_reason {
         return Err(Error::failed(refusal).into());
     }
-    let transaction = patiently(|| Transaction::new_unchecked(&opened.connection, TransactionBehavior::Immediate))?;
+    let transaction = retry_busy(|| Transaction::new_unchecked(&opened.connection, TransactionBehavior::Immediate))?;
     // Only now: a writer may have waited for its turn.
     let transaction = Tx { transaction, tenant, now: clock.now() };
     let done = work(&transaction)?;
-    patiently(|| opened.connection.execute_batch("COMMIT"))?;
+    retry_busy(|| opened.connection.execute_batch("COMMIT"))?;
     Ok(done)
 }
 
-fn look<T>(
-    opened: &Opened,
+fn read_transaction<T>(
+    opened: &OpenConnection,
     tenant: Arc<str>,
     clock: &dyn Clock,
     work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let transaction = patiently(|| {
+    let transaction = retry_busy(|| {
         let transaction = Transaction::new_unchecked(&opened.connection, TransactionBehavior::Deferred)?;
         // The view begins with the first look, and only that can find somebody in the way.
         transaction.prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")?.exists([])?;
@@ -262,7 +266,7 @@ fn look<T>(
 }
 
 /// Waits for its turn without a thread, and works with one.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     turns: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -280,12 +284,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A time as it is kept: microseconds since 1970, so that order in the file is order in time.
-fn kept(time: Timestamp) -> i64 {
+fn to_micros(time: Timestamp) -> i64 {
     time.as_microsecond()
 }
 
 /// A time as it was kept.
-fn told(micros: i64) -> Timestamp {
+fn from_micros(micros: i64) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
@@ -293,7 +297,7 @@ fn told(micros: i64) -> Timestamp {
 mod tests {
     use std::time::Duration;
 
-    use helve_contract::ports::{Sessions, Slates};
+    use helve_contract::ports::{SessionState, Sessions};
     use serde_json::json;
 
     use super::*;
@@ -302,9 +306,9 @@ mod tests {
     async fn a_full_disk_is_told_and_nothing_is_half_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
-        let store = Sqlite::open(&path).unwrap();
+        let store = SqliteStore::open(&path).unwrap();
         let lease = store.claim_session("a", "me", Duration::from_secs(30)).await.unwrap();
-        store.write_slate(&lease, "pad", json!("before")).await.unwrap();
+        store.set_state(&lease, "pad", json!("before")).await.unwrap();
         {
             let writer = lock(&store.file.writer);
             let connection = &writer.as_ref().unwrap().connection;
@@ -312,19 +316,19 @@ mod tests {
             connection.pragma_update(None, "max_page_count", pages + 2).unwrap();
         }
         let long = json!("x".repeat(100_000));
-        let error = store.write_slate(&lease, "pad", long).await.unwrap_err();
+        let error = store.set_state(&lease, "pad", long).await.unwrap_err();
         let want =
             format!("the disk is full, so nothing was kept in {}; free some space and try again", path.display());
         assert_eq!(error.to_string(), want);
-        assert_eq!(store.slate("a", "pad").await.unwrap().unwrap().value, json!("before"));
-        store.write_slate(&lease, "pad", json!("after")).await.unwrap();
+        assert_eq!(store.get_state("a", "pad").await.unwrap().unwrap().value, json!("before"));
+        store.set_state(&lease, "pad", json!("after")).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_damaged_index_of_words_is_built_anew() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
-        let store = Sqlite::open(&path).unwrap();
+        let store = SqliteStore::open(&path).unwrap();
         let add = async |words: &'static str| {
             let added = store.write(move |t| {
                 t.execute("INSERT OR IGNORE INTO shelves (id, tenant, user, kind, place) VALUES (1, 'default', 'ann', 'note', '')", [])?;
@@ -350,13 +354,13 @@ mod tests {
         assert_eq!(find().await.unwrap_err().to_string(), format!("{remark}; do this again"));
         assert_eq!(find().await.unwrap(), 1);
         add("moss likes shade").await.unwrap();
-        assert_eq!((find().await.unwrap(), store.remarks()), (2, vec![remark]));
+        assert_eq!((find().await.unwrap(), store.warnings()), (2, vec![remark]));
     }
 
     #[tokio::test]
     async fn four_look_while_one_writes() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(folder.path().join("store.db")).unwrap();
+        let store = SqliteStore::open(folder.path().join("store.db")).unwrap();
         let (begun, wait) = std::sync::mpsc::channel();
         let (end, until) = std::sync::mpsc::channel::<()>();
         let writing = tokio::spawn({
@@ -373,11 +377,15 @@ mod tests {
             }
         });
         tokio::task::spawn_blocking(move || wait.recv()).await.unwrap().unwrap();
-        let (a, b, c, d) =
-            tokio::join!(store.slate("a", "b"), store.slate("a", "b"), store.slate("a", "b"), store.slate("a", "b"));
+        let (a, b, c, d) = tokio::join!(
+            store.get_state("a", "b"),
+            store.get_state("a", "b"),
+            store.get_state("a", "b"),
+            store.get_state("a", "b")
+        );
         assert!([a, b, c, d].into_iter().all(|seen| seen.unwrap().is_none()));
         end.send(()).unwrap();
         writing.await.unwrap().unwrap();
-        assert_eq!(store.slate("a", "b").await.unwrap().unwrap().value, json!(1));
+        assert_eq!(store.get_state("a", "b").await.unwrap().unwrap().value, json!(1));
     }
 }

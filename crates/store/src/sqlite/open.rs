@@ -16,33 +16,33 @@ use helve_contract::{Error, jiff::Timestamp};
 use rusqlite::{Connection, MAIN_DB, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 
 use super::{
-    faults::{PATIENCE, is_damage, is_damage_of_an_index, patiently},
-    migrate::{self, Age},
+    faults::{BUSY_TIMEOUT, is_corruption, is_index_corruption, retry_busy},
+    migrate::{self, SchemaState},
 };
 
 /// The log is cut back to this size when it has been taken over into the file.
-const LOG_BYTES: i64 = 16 << 20;
+const MAX_WAL_BYTES: i64 = 16 << 20;
 
 /// A connection to the file.
-pub(super) struct Opened {
+pub(super) struct OpenConnection {
     pub(super) connection: Connection,
     /// Why nothing may be written, if so.
-    pub(super) refusal: Option<String>,
-    mark: Mark,
+    pub(super) read_only_reason: Option<String>,
+    mark: StoreFileId,
 }
 
-impl Opened {
+impl OpenConnection {
     /// Whether the path still leads to the file that was opened: somebody may have moved it aside.
     pub(super) fn is_current(&self, path: &Path) -> bool {
-        Mark::of(path).is_ok_and(|mark| mark == self.mark)
+        StoreFileId::of(path).is_ok_and(|mark| mark == self.mark)
     }
 }
 
 /// Which file it is, whatever its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Mark(u64, u64);
+struct StoreFileId(u64, u64);
 
-impl Mark {
+impl StoreFileId {
     fn of(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
         let about = fs::symlink_metadata(path)?;
@@ -51,40 +51,40 @@ impl Mark {
 }
 
 /// Opens the file, or makes it, and tells what had to be done about it.
-pub(super) fn open(path: &Path) -> anyhow::Result<(Opened, Option<String>)> {
-    match once(path) {
-        Err(error) if is_damage(&error) => {
-            let remark = mend(path, &error)?;
-            Ok((once(path)?, remark))
+pub(super) fn open(path: &Path) -> anyhow::Result<(OpenConnection, Option<String>)> {
+    match open_once(path) {
+        Err(error) if is_corruption(&error) => {
+            let remark = repair(path, &error)?;
+            Ok((open_once(path)?, remark))
         }
         outcome => Ok((outcome?, None)),
     }
 }
 
 /// Does what can be done about damage that somebody met, and tells what.
-pub(super) fn mend(path: &Path, met: &anyhow::Error) -> anyhow::Result<Option<String>> {
+pub(super) fn repair(path: &Path, met: &anyhow::Error) -> anyhow::Result<Option<String>> {
     let real = real_place(path)?;
-    let _door = Door::closed(&real);
+    let _door = StoreDirLock::exclusive(&real);
     match health(&real)? {
-        Health::Damaged => set_aside(path, &real).map(Some),
-        Health::Sound if !is_damage_of_an_index(met) => Ok(None), // Somebody else has done it meanwhile.
-        Health::Sound | Health::WordsLost => {
-            index_anew(&real)?;
+        FileHealth::Damaged => quarantine(path, &real).map(Some),
+        FileHealth::Sound if !is_index_corruption(met) => Ok(None), // Somebody else has done it meanwhile.
+        FileHealth::Sound | FileHealth::IndexDamaged => {
+            rebuild_index(&real)?;
             Ok(Some(format!("the index of words in the store {} was damaged; it has been built anew", path.display())))
         }
     }
 }
 
 /// Sets the file aside with its log, and tells where it is now.
-fn set_aside(path: &Path, real: &Path) -> anyhow::Result<String> {
+fn quarantine(path: &Path, real: &Path) -> anyhow::Result<String> {
     let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let aside = (1..1000)
-        .map(|n| beside(real, &if n == 1 { format!(".damaged-{stamp}") } else { format!(".damaged-{stamp}-{n}") }))
+        .map(|n| sibling(real, &if n == 1 { format!(".damaged-{stamp}") } else { format!(".damaged-{stamp}-{n}") }))
         .find(|aside| !aside.exists())
-        .unwrap_or_else(|| beside(real, ".damaged"));
+        .unwrap_or_else(|| sibling(real, ".damaged"));
     // The log first: a log without its file would be thrown away by whoever comes next.
     for end in ["-wal", "-shm", ""] {
-        match fs::rename(beside(real, end), beside(&aside, end)) {
+        match fs::rename(sibling(real, end), sibling(&aside, end)) {
             Err(error) if end.is_empty() || error.kind() != io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("setting {} aside", real.display()));
             }
@@ -99,9 +99,9 @@ fn set_aside(path: &Path, real: &Path) -> anyhow::Result<String> {
 }
 
 /// An index of words can be built anew from what it is about; a file is not given up for it.
-fn index_anew(real: &Path) -> anyhow::Result<()> {
+fn rebuild_index(real: &Path) -> anyhow::Result<()> {
     let connection = connect(real)?;
-    let transaction = patiently(|| Transaction::new_unchecked(&connection, TransactionBehavior::Immediate))?;
+    let transaction = retry_busy(|| Transaction::new_unchecked(&connection, TransactionBehavior::Immediate))?;
     let tables: Vec<String> = transaction
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE % fts5 %'")?
         .query_map([], |row| row.get(0))?
@@ -109,41 +109,41 @@ fn index_anew(real: &Path) -> anyhow::Result<()> {
     for table in tables {
         transaction.execute_batch(&format!("INSERT INTO \"{table}\" (\"{table}\") VALUES ('rebuild')"))?;
     }
-    patiently(|| connection.execute_batch("COMMIT"))?;
+    retry_busy(|| connection.execute_batch("COMMIT"))?;
     Ok(())
 }
 
-fn once(path: &Path) -> anyhow::Result<Opened> {
+fn open_once(path: &Path) -> anyhow::Result<OpenConnection> {
     refuse_links(path)?;
-    make(path)?;
+    create_file(path)?;
     let real = real_place(path)?;
-    let _door = Door::open(&real);
-    if lost_its_log(&real) {
-        return Err(damage("the file is empty, but there is a log for it"));
+    let _door = StoreDirLock::shared(&real);
+    if is_truncated_with_wal(&real) {
+        return Err(corruption_error("the file is empty, but there is a log for it"));
     }
-    let mark = Mark::of(&real)?;
+    let mark = StoreFileId::of(&real)?;
     let connection = connect(&real)?;
     let locked = connection.is_readonly(MAIN_DB)?;
-    let refusal = match patiently(|| migrate::age(&connection))? {
-        Age::Foreign => {
+    let refusal = match retry_busy(|| migrate::schema_state(&connection))? {
+        SchemaState::Foreign => {
             return Err(Error::failed(format!(
                 "{} is a database of another program; choose another file for the store",
                 path.display()
             ))
             .into());
         }
-        Age::Newer(version, writer) => {
+        SchemaState::Newer(version, writer) => {
             let writer = writer.map_or_else(|| "a newer helve".to_owned(), |it| format!("helve {it}"));
             return Err(Error::failed(format!(
                 "{} was written by {writer} in format {version}, and this helve ({}) reads up to format {}. Use {writer} \
                  or a later one, or choose another file with store.file",
                 path.display(),
                 env!("CARGO_PKG_VERSION"),
-                migrate::present()
+                migrate::latest_version()
             ))
             .into());
         }
-        Age::Older if locked => {
+        SchemaState::Outdated if locked => {
             return Err(Error::failed(format!(
                 "{} has an older format and is read-only, so it cannot be migrated. Make the file and its directory writable \
                  for this user",
@@ -151,29 +151,29 @@ fn once(path: &Path) -> anyhow::Result<Opened> {
             ))
             .into());
         }
-        Age::Present if locked => Some(format!(
+        SchemaState::Current if locked => Some(format!(
             "{} is read-only, so nothing can be kept; make the file and its folder writable for this user",
             path.display()
         )),
-        Age::Older => {
-            migrate::bring_up(&connection, &real)?;
+        SchemaState::Outdated => {
+            migrate::migrate(&connection, &real)?;
             None
         }
-        Age::Present => None,
+        SchemaState::Current => None,
     };
     if refusal.is_some() {
         connection.pragma_update(None, "query_only", true)?;
     }
-    Ok(Opened { connection, refusal, mark })
+    Ok(OpenConnection { connection, read_only_reason: refusal, mark })
 }
 
 /// Makes the folder and the file for their owner alone. What is there already keeps its rights.
-fn make(path: &Path) -> anyhow::Result<()> {
+fn create_file(path: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     if path.symlink_metadata().is_ok() {
         return Ok(());
     }
-    let folder = folder(path);
+    let folder = parent_dir(path);
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -189,7 +189,7 @@ fn make(path: &Path) -> anyhow::Result<()> {
 
 /// The file's name in the real folder. The name itself is never followed.
 fn real_place(path: &Path) -> anyhow::Result<PathBuf> {
-    let folder = fs::canonicalize(folder(path))?;
+    let folder = fs::canonicalize(parent_dir(path))?;
     let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
     Ok(folder.join(name))
 }
@@ -197,7 +197,7 @@ fn real_place(path: &Path) -> anyhow::Result<PathBuf> {
 /// Refuses a file of the store that is a link: whoever made the link chose a file that is not the store's to change.
 fn refuse_links(path: &Path) -> anyhow::Result<()> {
     for end in ["", "-wal", "-shm", "-journal"] {
-        let file = beside(path, end);
+        let file = sibling(path, end);
         if file.symlink_metadata().is_ok_and(|about| about.is_symlink()) {
             return Err(Error::failed(format!(
                 "the store was not opened: {} is a symbolic link, and links are not followed there. Remove the link, or name \
@@ -214,71 +214,74 @@ fn refuse_links(path: &Path) -> anyhow::Result<()> {
 fn connect(path: &Path) -> anyhow::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // Else a statement is planned anew for every value that it is run with.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    let mode: String = patiently(|| connection.pragma_query_value(None, "journal_mode", |row| row.get(0)))?;
-    if mode != "wal" && !connection.is_readonly(MAIN_DB)? && patiently(|| migrate::age(&connection))? != Age::Foreign {
-        patiently(|| connection.pragma_update(None, "journal_mode", "wal"))?;
+    let mode: String = retry_busy(|| connection.pragma_query_value(None, "journal_mode", |row| row.get(0)))?;
+    if mode != "wal"
+        && !connection.is_readonly(MAIN_DB)?
+        && retry_busy(|| migrate::schema_state(&connection))? != SchemaState::Foreign
+    {
+        retry_busy(|| connection.pragma_update(None, "journal_mode", "wal"))?;
     }
     connection.pragma_update(None, "synchronous", "full")?;
-    connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    connection.pragma_update(None, "journal_size_limit", MAX_WAL_BYTES)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
 /// How a file is.
-enum Health {
+enum FileHealth {
     Sound,
     /// Only an index of words is wrong.
-    WordsLost,
+    IndexDamaged,
     Damaged,
 }
 
 /// How a file is. An error that says nothing about that is passed on.
-fn health(path: &Path) -> anyhow::Result<Health> {
-    if lost_its_log(path) {
-        return Ok(Health::Damaged);
+fn health(path: &Path) -> anyhow::Result<FileHealth> {
+    if is_truncated_with_wal(path) {
+        return Ok(FileHealth::Damaged);
     }
-    let check = || -> anyhow::Result<Health> {
+    let check = || -> anyhow::Result<FileHealth> {
         let connection = connect(path)?;
         // The log is evidence too: it stays as it is when this look is over.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        let found: String = patiently(|| connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)))?;
+        let found: String = retry_busy(|| connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)))?;
         Ok(match found.as_str() {
-            "ok" => Health::Sound,
-            found if found.contains("inverted index") || found.starts_with("fts5: ") => Health::WordsLost,
-            _ => Health::Damaged,
+            "ok" => FileHealth::Sound,
+            found if found.contains("inverted index") || found.starts_with("fts5: ") => FileHealth::IndexDamaged,
+            _ => FileHealth::Damaged,
         })
     };
     match check() {
-        Err(error) if is_damage_of_an_index(&error) => Ok(Health::WordsLost),
-        Err(error) if is_damage(&error) => Ok(Health::Damaged),
+        Err(error) if is_index_corruption(&error) => Ok(FileHealth::IndexDamaged),
+        Err(error) if is_corruption(&error) => Ok(FileHealth::Damaged),
         outcome => outcome,
     }
 }
 
 /// Whether the file was emptied while there was a log. SQLite would throw the log away.
-fn lost_its_log(path: &Path) -> bool {
+fn is_truncated_with_wal(path: &Path) -> bool {
     // In this order: a log is begun after the file has its first page.
     let size = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
-    let log = size(&beside(path, "-wal"));
+    let log = size(&sibling(path, "-wal"));
     log > 0 && size(path) == 0
 }
 
-fn damage(text: &str) -> anyhow::Error {
+fn corruption_error(text: &str) -> anyhow::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB);
     rusqlite::Error::SqliteFailure(code, Some(text.to_owned())).into()
 }
 
-fn folder(path: &Path) -> &Path {
+fn parent_dir(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
+fn sibling(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()
@@ -286,28 +289,28 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 
 /// The door to the folder: open for all who open the file, closed while one sets it aside. A lock of the folder; where
 /// locks do not work, or somebody keeps it for long, one goes in without.
-struct Door(Option<File>);
+struct StoreDirLock(Option<File>);
 
-impl Door {
-    fn open(path: &Path) -> Self {
+impl StoreDirLock {
+    fn shared(path: &Path) -> Self {
         Self::wait(path, File::try_lock_shared)
     }
 
-    fn closed(path: &Path) -> Self {
+    fn exclusive(path: &Path) -> Self {
         Self::wait(path, File::try_lock)
     }
 
     fn wait(path: &Path, lock: impl Fn(&File) -> Result<(), TryLockError>) -> Self {
-        let Ok(folder) = File::open(folder(path)) else { return Self(None) };
+        let Ok(folder) = File::open(parent_dir(path)) else { return Self(None) };
         let begun = Instant::now();
-        while matches!(lock(&folder), Err(TryLockError::WouldBlock)) && begun.elapsed() < PATIENCE {
+        while matches!(lock(&folder), Err(TryLockError::WouldBlock)) && begun.elapsed() < BUSY_TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
         Self(Some(folder))
     }
 }
 
-impl Drop for Door {
+impl Drop for StoreDirLock {
     fn drop(&mut self) {
         // A child process may hold the same open folder, so it is not enough to close it here.
         if let Some(folder) = &self.0 {

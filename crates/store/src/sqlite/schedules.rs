@@ -7,8 +7,8 @@ use helve_contract::{
     Result,
     jiff::Timestamp,
     ports::{
-        Cadence, Claim, ClaimedRun, Finish, Lease, Overlap, RunStatus, Schedule, ScheduleRun, ScheduleStatus,
-        Schedules, WhichSchedules,
+        Cadence, ClaimedRun, Lease, LeaseClaim, OverlapPolicy, RunCompletion, Schedule, ScheduleFilter, ScheduleRun,
+        ScheduleRunStatus, ScheduleStatus, Schedules,
     },
 };
 use rusqlite::{OptionalExtension, Row, params, types::Type};
@@ -16,17 +16,18 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    Sqlite, Tx, kept,
+    SqliteStore, Tx, from_micros,
     leases::{lost, micros},
-    told,
+    to_micros,
 };
 
-const SCHEDULE: &str = "id, user, name, goal, cadence, notification, status, session, channel, workspace, dialect, \
+const SCHEDULE_COLUMNS: &str = "id, user, name, goal, cadence, notification, status, session, channel, workspace, dialect, \
                         missed, created, updated, next, last_run, last_status, failures, skipped, origin";
-const RUN: &str = "id, schedule, due, attempt, owner, started, finished, status, summary, turns, cost, notified";
+const RUN_COLUMNS: &str =
+    "id, schedule, due, attempt, owner, started, finished, status, summary, turns, cost, notified";
 
 #[async_trait]
-impl Schedules for Sqlite {
+impl Schedules for SqliteStore {
     async fn time(&self) -> Result<Timestamp> {
         Ok(self.clock.now())
     }
@@ -34,8 +35,8 @@ impl Schedules for Sqlite {
     async fn add_schedule(&self, schedule: &Schedule) -> Result<Schedule> {
         let mut schedule = schedule.clone();
         self.write(move |t| {
-            (schedule.created, schedule.updated) = (told(kept(t.now)), told(kept(t.now)));
-            put(t, &schedule)?;
+            (schedule.created, schedule.updated) = (from_micros(to_micros(t.now)), from_micros(to_micros(t.now)));
+            insert_schedule(t, &schedule)?;
             Ok(schedule)
         })
         .await
@@ -43,15 +44,15 @@ impl Schedules for Sqlite {
 
     async fn schedule(&self, id: &str) -> Result<Option<Schedule>> {
         let id = id.to_owned();
-        self.read(move |t| one(t, &id)).await
+        self.read(move |t| find_schedule(t, &id)).await
     }
 
-    async fn change_schedule(&self, schedule: &Schedule, seen: Timestamp) -> Result<bool> {
+    async fn update_schedule(&self, schedule: &Schedule, seen: Timestamp) -> Result<bool> {
         let mut schedule = schedule.clone();
         self.write(move |t| {
-            let there = one(t, &schedule.id)?;
-            let Some(there) = there.filter(|it| kept(it.updated) == kept(seen)) else { return Ok(false) };
-            schedule.updated = told(after(there.updated, t.now));
+            let there = find_schedule(t, &schedule.id)?;
+            let Some(there) = there.filter(|it| to_micros(it.updated) == to_micros(seen)) else { return Ok(false) };
+            schedule.updated = from_micros(next_update_time(there.updated, t.now));
             schedule.created = there.created;
             // Not `INSERT OR REPLACE`: that would take the runs along.
             t.prepare_cached(
@@ -75,20 +76,20 @@ impl Schedules for Sqlite {
         .await
     }
 
-    async fn schedules(&self, which: &WhichSchedules) -> Result<(Vec<Schedule>, u64)> {
+    async fn schedules(&self, which: &ScheduleFilter) -> Result<(Vec<Schedule>, u64)> {
         let which = which.clone();
         self.read(move |t| list(t, &which)).await
     }
 
-    async fn due(&self, most: usize) -> Result<Vec<Schedule>> {
+    async fn due_schedules(&self, most: usize) -> Result<Vec<Schedule>> {
         self.read(move |t| {
             let sql = format!(
-                "SELECT {SCHEDULE} FROM schedules WHERE tenant = ?1 AND status = 'active' AND next IS NOT NULL \
+                "SELECT {SCHEDULE_COLUMNS} FROM schedules WHERE tenant = ?1 AND status = 'active' AND next IS NOT NULL \
                  AND next <= ?2 ORDER BY next, id LIMIT ?3"
             );
             let mut statement = t.prepare_cached(&sql)?;
-            let rows =
-                statement.query_map(params![t.tenant, kept(t.now), most.min(i64::MAX as usize) as i64], schedule)?;
+            let rows = statement
+                .query_map(params![t.tenant, to_micros(t.now), most.min(i64::MAX as usize) as i64], schedule)?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await
@@ -97,21 +98,27 @@ impl Schedules for Sqlite {
     async fn begun_ahead(&self, by: Duration) -> Result<Vec<Schedule>> {
         self.read(move |t| {
             let sql = format!(
-                "SELECT {SCHEDULE} FROM schedules WHERE tenant = ?1 AND status = 'active' AND last_run > ?2 ORDER BY id"
+                "SELECT {SCHEDULE_COLUMNS} FROM schedules WHERE tenant = ?1 AND status = 'active' AND last_run > ?2 ORDER BY id"
             );
             let mut statement = t.prepare_cached(&sql)?;
-            let rows = statement.query_map(params![t.tenant, kept(t.now).saturating_add(micros(by))], schedule)?;
+            let rows = statement.query_map(params![t.tenant, to_micros(t.now).saturating_add(micros(by))], schedule)?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await
     }
 
-    async fn claim(&self, claim: &Claim) -> Result<Option<ClaimedRun>> {
+    async fn claim_run(&self, claim: &LeaseClaim) -> Result<Option<ClaimedRun>> {
         let claim = claim.clone();
-        self.write(move |t| take(t, &claim)).await
+        self.write(move |t| claim_occurrence(t, &claim)).await
     }
 
-    async fn pass_over(&self, schedule: &str, due: Timestamp, next: Option<Timestamp>, count: u64) -> Result<bool> {
+    async fn skip_occurrence(
+        &self,
+        schedule: &str,
+        due: Timestamp,
+        next: Option<Timestamp>,
+        count: u64,
+    ) -> Result<bool> {
         let schedule = schedule.to_owned();
         self.write(move |t| {
             let gone_on = t
@@ -119,40 +126,40 @@ impl Schedules for Sqlite {
                     "UPDATE schedules SET next = ?3, skipped = skipped + ?4, updated = updated + 1 \
                      WHERE id = ?1 AND next = ?2 AND status = 'active' AND tenant = ?5",
                 )?
-                .execute(params![schedule, kept(due), next.map(kept), count, t.tenant])?;
+                .execute(params![schedule, to_micros(due), next.map(to_micros), count, t.tenant])?;
             Ok(gone_on > 0)
         })
         .await
     }
 
-    async fn hold(&self, lease: &Lease, length: Duration) -> Result<Lease> {
+    async fn renew_lease(&self, lease: &Lease, length: Duration) -> Result<Lease> {
         let lease = lease.clone();
-        self.write(move |t| prolong(t, &lease, kept(t.now).saturating_add(micros(length)))).await
+        self.write(move |t| prolong(t, &lease, to_micros(t.now).saturating_add(micros(length)))).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<()> {
         let lease = lease.clone();
-        self.write(move |t| prolong(t, &lease, kept(t.now)).map(drop)).await
+        self.write(move |t| prolong(t, &lease, to_micros(t.now)).map(drop)).await
     }
 
-    async fn take_over(&self, owner: &str, length: Duration, most: usize) -> Result<Vec<ClaimedRun>> {
+    async fn take_over_expired(&self, owner: &str, length: Duration, most: usize) -> Result<Vec<ClaimedRun>> {
         let owner = owner.to_owned();
         // Looking is cheap and waits for nobody; there is hardly ever something to take.
-        let idle = self.read(move |t| Ok(lapsed(t, length, 1)?.is_empty())).await?;
+        let idle = self.read(move |t| Ok(expired_runs(t, length, 1)?.is_empty())).await?;
         if idle {
             return Ok(Vec::new());
         }
         self.write(move |t| {
-            let ids = lapsed(t, length, most)?;
+            let ids = expired_runs(t, length, most)?;
             let sql = format!(
                 "UPDATE schedule_runs SET owner = ?3, until = ?4, started = ?5, attempt = attempt + 1 \
-                 WHERE tenant = ?1 AND id = ?2 RETURNING {RUN}"
+                 WHERE tenant = ?1 AND id = ?2 RETURNING {RUN_COLUMNS}"
             );
             let mut statement = t.prepare_cached(&sql)?;
-            let until = kept(t.now).saturating_add(micros(length));
+            let until = to_micros(t.now).saturating_add(micros(length));
             let mut taken = Vec::with_capacity(ids.len());
             for id in ids {
-                let run = statement.query_row(params![t.tenant, id, owner, until, kept(t.now)], run)?;
+                let run = statement.query_row(params![t.tenant, id, owner, until, to_micros(t.now)], run)?;
                 taken.push(claimed(run, until));
             }
             Ok(taken)
@@ -160,16 +167,16 @@ impl Schedules for Sqlite {
         .await
     }
 
-    async fn finish(&self, lease: &Lease, finish: &Finish) -> Result<ScheduleRun> {
+    async fn finish_run(&self, lease: &Lease, finish: &RunCompletion) -> Result<ScheduleRun> {
         let (lease, finish) = (lease.clone(), finish.clone());
-        self.write(move |t| end(t, &lease, finish)).await
+        self.write(move |t| finish_run(t, &lease, finish)).await
     }
 
     async fn runs(&self, schedule: &str, most: usize) -> Result<Vec<ScheduleRun>> {
         let schedule = schedule.to_owned();
         self.read(move |t| {
             let sql = format!(
-                "SELECT {RUN} FROM schedule_runs WHERE tenant = ?1 AND schedule = ?2 \
+                "SELECT {RUN_COLUMNS} FROM schedule_runs WHERE tenant = ?1 AND schedule = ?2 \
                      ORDER BY started DESC, due DESC LIMIT ?3"
             );
             let mut statement = t.prepare_cached(&sql)?;
@@ -182,7 +189,7 @@ impl Schedules for Sqlite {
     async fn run(&self, id: &str) -> Result<Option<ScheduleRun>> {
         let id = id.to_owned();
         self.read(move |t| {
-            let sql = format!("SELECT {RUN}, output FROM schedule_runs WHERE tenant = ?1 AND id = ?2");
+            let sql = format!("SELECT {RUN_COLUMNS}, output FROM schedule_runs WHERE tenant = ?1 AND id = ?2");
             let mut statement = t.prepare_cached(&sql)?;
             let found = statement
                 .query_row(params![t.tenant, id], |row| Ok(ScheduleRun { output: row.get("output")?, ..run(row)? }));
@@ -192,12 +199,12 @@ impl Schedules for Sqlite {
     }
 }
 
-fn one(t: &Tx<'_>, id: &str) -> anyhow::Result<Option<Schedule>> {
-    let sql = format!("SELECT {SCHEDULE} FROM schedules WHERE tenant = ?1 AND id = ?2");
+fn find_schedule(t: &Tx<'_>, id: &str) -> anyhow::Result<Option<Schedule>> {
+    let sql = format!("SELECT {SCHEDULE_COLUMNS} FROM schedules WHERE tenant = ?1 AND id = ?2");
     Ok(t.prepare_cached(&sql)?.query_row(params![t.tenant, id], schedule).optional()?)
 }
 
-fn put(t: &Tx<'_>, schedule: &Schedule) -> anyhow::Result<()> {
+fn insert_schedule(t: &Tx<'_>, schedule: &Schedule) -> anyhow::Result<()> {
     let sql = "INSERT INTO schedules (id, user, name, goal, cadence, kind, notification, status, session, channel, \
                workspace, dialect, missed, created, updated, next, last_run, last_status, failures, skipped, \
                origin, tenant) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, \
@@ -208,26 +215,26 @@ fn put(t: &Tx<'_>, schedule: &Schedule) -> anyhow::Result<()> {
 
 /// A schedule in the order of the table's columns.
 fn columns(t: &Tx<'_>, it: &Schedule) -> anyhow::Result<Vec<rusqlite::types::Value>> {
-    let time = |it: Option<Timestamp>| it.map(kept).into();
+    let time = |it: Option<Timestamp>| it.map(to_micros).into();
     Ok(vec![
         it.id.clone().into(),
         it.user.clone().into(),
         it.name.clone().into(),
         it.goal.clone().into(),
         serde_json::to_string(&it.cadence)?.into(),
-        kind(&it.cadence).to_owned().into(),
-        word(&it.notification)?.into(),
-        word(&it.status)?.into(),
+        cadence_kind(&it.cadence).to_owned().into(),
+        to_text(&it.notification)?.into(),
+        to_text(&it.status)?.into(),
         it.session.clone().into(),
         it.channel.clone().into(),
         it.workspace.clone().into(),
         it.dialect.clone().into(),
-        word(&it.missed)?.into(),
-        kept(it.created).into(),
-        kept(it.updated).into(),
+        to_text(&it.missed)?.into(),
+        to_micros(it.created).into(),
+        to_micros(it.updated).into(),
         time(it.next),
         time(it.last_run),
-        it.last_status.as_ref().map(word).transpose()?.into(),
+        it.last_status.as_ref().map(to_text).transpose()?.into(),
         i64::from(it.failures).into(),
         it.skipped.min(i64::MAX as u64).cast_signed().into(),
         it.origin.clone().into(),
@@ -235,18 +242,18 @@ fn columns(t: &Tx<'_>, it: &Schedule) -> anyhow::Result<Vec<rusqlite::types::Val
     ])
 }
 
-fn list(t: &Tx<'_>, which: &WhichSchedules) -> anyhow::Result<(Vec<Schedule>, u64)> {
-    let status = which.status.as_ref().map(word).transpose()?;
-    let notification = which.notification.as_ref().map(word).transpose()?;
+fn list(t: &Tx<'_>, which: &ScheduleFilter) -> anyhow::Result<(Vec<Schedule>, u64)> {
+    let status = which.status.as_ref().map(to_text).transpose()?;
+    let notification = which.notification.as_ref().map(to_text).transpose()?;
     let fits = "(?1 IS NULL OR user = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR kind = ?3) \
                 AND (?4 IS NULL OR notification = ?4) AND (?5 IS NULL OR session = ?5) AND tenant = ?6";
-    let from = format!("SELECT {SCHEDULE} FROM schedules WHERE {fits} ORDER BY created DESC, rowid DESC");
+    let from = format!("SELECT {SCHEDULE_COLUMNS} FROM schedules WHERE {fits} ORDER BY created DESC, rowid DESC");
     let given = params![which.user, status, which.cadence, notification, which.session, t.tenant];
     let signed = |it: u64| it.min(i64::MAX as u64).cast_signed();
     let Some(name) = which.name.as_ref().map(|it| it.to_lowercase()) else {
         let count = format!("SELECT count(*) FROM schedules WHERE {fits}");
         let total = t.prepare_cached(&count)?.query_row(given, |row| row.get(0))?;
-        let page = format!("{from} LIMIT {} OFFSET {}", signed(which.most), signed(which.offset));
+        let page = format!("{from} LIMIT {} OFFSET {}", signed(which.limit), signed(which.offset));
         let found = t.prepare(&page)?.query_map(given, schedule)?.collect::<Result<_, _>>()?;
         return Ok((found, total));
     };
@@ -257,7 +264,7 @@ fn list(t: &Tx<'_>, which: &WhichSchedules) -> anyhow::Result<(Vec<Schedule>, u6
         if !row.name.as_ref().is_some_and(|it| it.to_lowercase().contains(name.as_str())) {
             continue;
         }
-        if total >= which.offset && (found.len() as u64) < which.most {
+        if total >= which.offset && (found.len() as u64) < which.limit {
             found.push(row);
         }
         total += 1;
@@ -265,10 +272,10 @@ fn list(t: &Tx<'_>, which: &WhichSchedules) -> anyhow::Result<(Vec<Schedule>, u6
     Ok((found, total))
 }
 
-fn take(t: &Tx<'_>, claim: &Claim) -> anyhow::Result<Option<ClaimedRun>> {
-    let Some(there) = one(t, &claim.schedule)? else { return Ok(None) };
-    let by_hand = claim.overlap == Overlap::ByHand;
-    let is_due = there.status == ScheduleStatus::Active && there.next.map(kept) == Some(kept(claim.due));
+fn claim_occurrence(t: &Tx<'_>, claim: &LeaseClaim) -> anyhow::Result<Option<ClaimedRun>> {
+    let Some(there) = find_schedule(t, &claim.schedule)? else { return Ok(None) };
+    let by_hand = claim.overlap == OverlapPolicy::Manual;
+    let is_due = there.status == ScheduleStatus::Active && there.next.map(to_micros) == Some(to_micros(claim.due));
     if !by_hand && !is_due {
         return Ok(None);
     }
@@ -277,10 +284,10 @@ fn take(t: &Tx<'_>, claim: &Claim) -> anyhow::Result<Option<ClaimedRun>> {
             "SELECT EXISTS (SELECT 1 FROM schedule_runs WHERE tenant = ?1 AND schedule = ?2 AND status = 'running')",
         )?
         .query_row(params![t.tenant, claim.schedule], |row| row.get(0))?;
-    if busy && claim.overlap != Overlap::Skip {
+    if busy && claim.overlap != OverlapPolicy::Skip {
         return Ok(None);
     }
-    let (now, until) = (kept(t.now), kept(t.now).saturating_add(micros(claim.length)));
+    let (now, until) = (to_micros(t.now), to_micros(t.now).saturating_add(micros(claim.length)));
     let mut begun = false;
     if !busy {
         begun = t
@@ -289,7 +296,7 @@ fn take(t: &Tx<'_>, claim: &Claim) -> anyhow::Result<Option<ClaimedRun>> {
                  output, turns, cost, notified) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, 'running', '', '', 0, 0.0, 0) \
                  ON CONFLICT (tenant, schedule, due) DO NOTHING",
             )?
-            .execute(params![t.tenant, claim.run, claim.schedule, kept(claim.due), claim.owner, until, now])?
+            .execute(params![t.tenant, claim.run, claim.schedule, to_micros(claim.due), claim.owner, until, now])?
             > 0;
     }
     // The schedule moves on even where the occurrence had been claimed before: else it would stay due for ever.
@@ -299,21 +306,21 @@ fn take(t: &Tx<'_>, claim: &Claim) -> anyhow::Result<Option<ClaimedRun>> {
     )?
     .execute(params![
         claim.schedule,
-        if by_hand { there.next.map(kept) } else { claim.next.map(kept) },
+        if by_hand { there.next.map(to_micros) } else { claim.next.map(to_micros) },
         claim.skipped + u64::from(busy),
-        after(there.updated, t.now),
+        next_update_time(there.updated, t.now),
         begun.then_some(now),
         t.tenant,
     ])?;
     let run = ScheduleRun {
         id: claim.run.clone(),
         schedule: claim.schedule.clone(),
-        due: told(kept(claim.due)),
+        due: from_micros(to_micros(claim.due)),
         attempt: 1,
         owner: claim.owner.clone(),
-        started: told(now),
+        started: from_micros(now),
         finished: None,
-        status: RunStatus::Running,
+        status: ScheduleRunStatus::Running,
         summary: String::new(),
         output: String::new(),
         turns: 0,
@@ -325,7 +332,8 @@ fn take(t: &Tx<'_>, claim: &Claim) -> anyhow::Result<Option<ClaimedRun>> {
 
 /// A run with its lease: its epoch is the number of the attempt.
 fn claimed(run: ScheduleRun, until: i64) -> ClaimedRun {
-    let lease = Lease { key: run.id.clone(), owner: run.owner.clone(), epoch: run.attempt.into(), until: told(until) };
+    let lease =
+        Lease { key: run.id.clone(), owner: run.owner.clone(), epoch: run.attempt.into(), until: from_micros(until) };
     ClaimedRun { run, lease }
 }
 
@@ -337,12 +345,12 @@ fn prolong(t: &Tx<'_>, lease: &Lease, until: i64) -> anyhow::Result<Lease> {
              AND status = 'running'",
         )?
         .execute(params![t.tenant, lease.key, lease.owner, lease.epoch, until])?;
-    if held == 0 { Err(lost(lease)) } else { Ok(Lease { until: told(until), ..lease.clone() }) }
+    if held == 0 { Err(lost(lease)) } else { Ok(Lease { until: from_micros(until), ..lease.clone() }) }
 }
 
 /// Runs whose lease has run out. One that reaches much farther than leases do was made before the clock went back.
-fn lapsed(t: &Tx<'_>, length: Duration, most: usize) -> anyhow::Result<Vec<String>> {
-    let now = kept(t.now);
+fn expired_runs(t: &Tx<'_>, length: Duration, most: usize) -> anyhow::Result<Vec<String>> {
+    let now = to_micros(t.now);
     let farthest = now.saturating_add(micros(length).saturating_mul(4));
     let mut statement = t.prepare_cached(
         "SELECT id FROM schedule_runs WHERE tenant = ?1 AND status = 'running' AND (until <= ?2 OR until > ?3) \
@@ -353,12 +361,12 @@ fn lapsed(t: &Tx<'_>, length: Duration, most: usize) -> anyhow::Result<Vec<Strin
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn end(t: &Tx<'_>, lease: &Lease, finish: Finish) -> anyhow::Result<ScheduleRun> {
+fn finish_run(t: &Tx<'_>, lease: &Lease, finish: RunCompletion) -> anyhow::Result<ScheduleRun> {
     let mut run = finish.run;
-    run.finished = Some(told(kept(t.now)));
+    run.finished = Some(from_micros(to_micros(t.now)));
     // What is not a number cannot be kept as one.
     run.cost = if run.cost.is_finite() { run.cost } else { 0.0 };
-    let status = word(&run.status)?;
+    let status = to_text(&run.status)?;
     let ended = t
         .prepare_cached(
             "UPDATE schedule_runs SET finished = ?5, status = ?6, summary = ?7, output = ?8, turns = ?9, cost = ?10, \
@@ -369,7 +377,7 @@ fn end(t: &Tx<'_>, lease: &Lease, finish: Finish) -> anyhow::Result<ScheduleRun>
             lease.key,
             lease.owner,
             lease.epoch,
-            kept(t.now),
+            to_micros(t.now),
             status,
             run.summary,
             run.output,
@@ -390,23 +398,23 @@ fn end(t: &Tx<'_>, lease: &Lease, finish: Finish) -> anyhow::Result<ScheduleRun>
             "UPDATE schedules SET status = ?3, next = NULL WHERE tenant = ?1 AND id = ?2 \
              AND CASE WHEN ?3 IN ('completed', 'failed') THEN next IS NULL ELSE status = 'active' END",
         )?
-        .execute(params![t.tenant, run.schedule, word(&status)?])?;
+        .execute(params![t.tenant, run.schedule, to_text(&status)?])?;
     }
     t.prepare_cached(
         "DELETE FROM schedule_runs WHERE tenant = ?1 AND schedule = ?2 AND status <> 'running' AND id NOT IN \
          (SELECT id FROM schedule_runs WHERE tenant = ?1 AND schedule = ?2 ORDER BY started DESC, due DESC LIMIT ?3)",
     )?
-    .execute(params![t.tenant, run.schedule, finish.keep.min(i64::MAX as usize) as i64])?;
+    .execute(params![t.tenant, run.schedule, finish.keep_runs.min(i64::MAX as usize) as i64])?;
     Ok(run)
 }
 
 /// A time of change that is later than the last one, also where the clock went back.
-fn after(last: Timestamp, now: Timestamp) -> i64 {
-    kept(now).max(kept(last) + 1)
+fn next_update_time(last: Timestamp, now: Timestamp) -> i64 {
+    to_micros(now).max(to_micros(last) + 1)
 }
 
 fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
-    let time = |at: &str| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(told));
+    let time = |at: &str| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(from_micros));
     let cadence: String = row.get("cadence")?;
     Ok(Schedule {
         id: row.get("id")?,
@@ -415,18 +423,18 @@ fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
         goal: row.get("goal")?,
         cadence: serde_json::from_str(&cadence)
             .map_err(|error| rusqlite::Error::FromSqlConversionFailure(4, Type::Text, error.into()))?,
-        notification: unword(row.get("notification")?)?,
-        status: unword(row.get("status")?)?,
+        notification: from_text(row.get("notification")?)?,
+        status: from_text(row.get("status")?)?,
         session: row.get("session")?,
         channel: row.get("channel")?,
         workspace: row.get("workspace")?,
         dialect: row.get("dialect")?,
-        missed: unword(row.get("missed")?)?,
-        created: told(row.get("created")?),
-        updated: told(row.get("updated")?),
+        missed: from_text(row.get("missed")?)?,
+        created: from_micros(row.get("created")?),
+        updated: from_micros(row.get("updated")?),
         next: time("next")?,
         last_run: time("last_run")?,
-        last_status: row.get::<_, Option<String>>("last_status")?.map(unword).transpose()?,
+        last_status: row.get::<_, Option<String>>("last_status")?.map(from_text).transpose()?,
         failures: row.get("failures")?,
         skipped: row.get("skipped")?,
         origin: row.get("origin")?,
@@ -438,12 +446,12 @@ fn run(row: &Row<'_>) -> rusqlite::Result<ScheduleRun> {
     Ok(ScheduleRun {
         id: row.get("id")?,
         schedule: row.get("schedule")?,
-        due: told(row.get("due")?),
+        due: from_micros(row.get("due")?),
         attempt: row.get("attempt")?,
         owner: row.get("owner")?,
-        started: told(row.get("started")?),
-        finished: row.get::<_, Option<i64>>("finished")?.map(told),
-        status: unword(row.get("status")?)?,
+        started: from_micros(row.get("started")?),
+        finished: row.get::<_, Option<i64>>("finished")?.map(from_micros),
+        status: from_text(row.get("status")?)?,
         summary: row.get("summary")?,
         output: String::new(),
         turns: row.get("turns")?,
@@ -452,7 +460,7 @@ fn run(row: &Row<'_>) -> rusqlite::Result<ScheduleRun> {
     })
 }
 
-fn kind(cadence: &Cadence) -> &'static str {
+fn cadence_kind(cadence: &Cadence) -> &'static str {
     match cadence {
         Cadence::Once { .. } => "once",
         Cadence::Cron { .. } => "cron",
@@ -461,14 +469,14 @@ fn kind(cadence: &Cadence) -> &'static str {
 }
 
 /// The word by which a value of a few is kept.
-fn word<T: Serialize>(value: &T) -> anyhow::Result<String> {
+fn to_text<T: Serialize>(value: &T) -> anyhow::Result<String> {
     match serde_json::to_value(value)? {
         Value::String(word) => Ok(word),
         other => anyhow::bail!("{other} is not a word"),
     }
 }
 
-fn unword<T: DeserializeOwned>(word: String) -> rusqlite::Result<T> {
+fn from_text<T: DeserializeOwned>(word: String) -> rusqlite::Result<T> {
     serde_json::from_value(Value::String(word))
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, error.into()))
 }

@@ -6,29 +6,29 @@ use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
     ports::{
-        Appended, InboxItem, Lease, Message, Moved, Part, Retitle, SessionHolder, SessionRecord, Sessions, Speaker,
-        Spent, Usage, Which,
+        Appended, InboxItem, Lease, Message, MessagePart, MessageRole, Moved, SessionFilter, SessionHolder,
+        SessionRecord, SessionUpdate, Sessions, TokenUsage, UsageRecord,
     },
 };
 use rusqlite::{OptionalExtension, Row, ToSql, params};
 
 use super::{
-    Sqlite, Tx, kept,
+    SqliteStore, Tx, from_micros,
     leases::{self, IS_HELD},
-    told,
+    to_micros,
 };
 
 /// What is read of a conversation, in the order of [`record`].
-const COLUMNS: &str = "id, parent, user, agent, title, dialect, model, workspace, messages, \
+const SESSION_COLUMNS: &str = "id, parent, user, agent, title, dialect, model, workspace, messages, \
                        prompt_tokens, completion_tokens, cost, view_from, created, updated, label, \
                        cache_read_tokens, cache_write_tokens, reasoning_tokens";
 
 /// A conversation and all that came of it, by id. `UNION` ends circles.
-const FAMILY: &str = "WITH RECURSIVE family (id) AS (SELECT ?2 UNION \
+const DESCENDANTS_CTE: &str = "WITH RECURSIVE family (id) AS (SELECT ?2 UNION \
                       SELECT sessions.id FROM sessions JOIN family ON tenant = ?1 AND sessions.parent = family.id)";
 
 #[async_trait]
-impl Sessions for Sqlite {
+impl Sessions for SqliteStore {
     async fn claim_session(&self, session: &str, owner: &str, length: Duration) -> Result<Lease> {
         let (session, owner) = (session.to_owned(), owner.to_owned());
         self.write(move |t| leases::claim(t, &session, &owner, length)).await
@@ -56,7 +56,7 @@ impl Sessions for Sqlite {
         self.read(move |t| leases::holder(t, &session)).await
     }
 
-    async fn begin(&self, lease: &Lease, record: &SessionRecord) -> Result<SessionRecord> {
+    async fn create_session(&self, lease: &Lease, record: &SessionRecord) -> Result<SessionRecord> {
         let (lease, mut record) = (lease.clone(), record.clone());
         self.write(move |t| {
             if find(t, &record.id)?.is_some() {
@@ -64,7 +64,7 @@ impl Sessions for Sqlite {
             }
             anyhow::ensure!(lease.key == record.id, "the lease of {} is not for {}", lease.key, record.id);
             let sql = format!(
-                "INSERT INTO sessions (tenant, {COLUMNS}) \
+                "INSERT INTO sessions (tenant, {SESSION_COLUMNS}) \
                  SELECT ?1,?2,?5,?6,?7,?8,?9,?10,?11,0,?12,?13,?14,?15,?16,?16,?17,?18,?19,?20 WHERE {IS_HELD}"
             );
             let begun = t.prepare_cached(&sql)?.execute(params![
@@ -81,9 +81,9 @@ impl Sessions for Sqlite {
                 record.workspace,
                 record.spent.prompt_tokens,
                 record.spent.completion_tokens,
-                money(record.spent.cost),
+                finite_cost(record.spent.cost),
                 record.view_from,
-                kept(t.now),
+                to_micros(t.now),
                 record.label,
                 record.spent.cache_read_tokens,
                 record.spent.cache_write_tokens,
@@ -92,28 +92,29 @@ impl Sessions for Sqlite {
             if begun == 0 {
                 return Err(leases::lost(&lease));
             }
-            (record.messages, record.created, record.updated) = (0, told(kept(t.now)), told(kept(t.now)));
+            (record.messages, record.created, record.updated) =
+                (0, from_micros(to_micros(t.now)), from_micros(to_micros(t.now)));
             Ok(record)
         })
         .await
     }
 
-    async fn conversation(&self, id: &str) -> Result<Option<SessionRecord>> {
+    async fn get_session(&self, id: &str) -> Result<Option<SessionRecord>> {
         let id = id.to_owned();
         self.read(move |t| find(t, &id)).await
     }
 
-    async fn conversations(&self, which: &Which) -> Result<(Vec<SessionRecord>, u64)> {
+    async fn list_sessions(&self, which: &SessionFilter) -> Result<(Vec<SessionRecord>, u64)> {
         let which = which.clone();
         self.read(move |t| list(t, &which)).await
     }
 
-    async fn append(&self, lease: &Lease, messages: &[Message], spent: Spent) -> Result<Appended> {
+    async fn append_messages(&self, lease: &Lease, messages: &[Message], spent: TokenUsage) -> Result<Appended> {
         let (lease, messages) = (lease.clone(), messages.to_vec());
         let written = self.write(move |t| {
             let mut messages = messages;
             let last = append(t, &lease, &mut messages, spent)?;
-            Ok((Appended { last, at: told(kept(t.now)) }, lease.key, messages))
+            Ok((Appended { last, at: from_micros(to_micros(t.now)) }, lease.key, messages))
         });
         let (appended, session, messages) = written.await?;
         self.tell(&session, &messages);
@@ -123,9 +124,9 @@ impl Sessions for Sqlite {
     async fn post(&self, session: &str, item: &InboxItem) -> Result<()> {
         let (session, item) = (session.to_owned(), serde_json::to_string(item).map_err(anyhow::Error::from)?);
         self.write(move |t| {
-            known(t, &session)?;
+            require_session(t, &session)?;
             t.prepare_cached("INSERT INTO inbox (tenant, session, item, created) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![t.tenant, session, item, kept(t.now)])?;
+                .execute(params![t.tenant, session, item, to_micros(t.now)])?;
             Ok(())
         })
         .await
@@ -147,7 +148,7 @@ impl Sessions for Sqlite {
         Ok(moved)
     }
 
-    async fn add_cost(&self, session: &str, spent: Spent) -> Result<()> {
+    async fn add_cost(&self, session: &str, spent: TokenUsage) -> Result<()> {
         let session = session.to_owned();
         self.write(move |t| {
             let changed = t
@@ -162,12 +163,12 @@ impl Sessions for Sqlite {
                     session,
                     spent.prompt_tokens,
                     spent.completion_tokens,
-                    money(spent.cost),
+                    finite_cost(spent.cost),
                     spent.cache_read_tokens,
                     spent.cache_write_tokens,
                     spent.reasoning_tokens,
                 ])?;
-            if changed == 0 { Err(unknown(&session).into()) } else { Ok(()) }
+            if changed == 0 { Err(unknown_session_error(&session).into()) } else { Ok(()) }
         })
         .await
     }
@@ -177,17 +178,17 @@ impl Sessions for Sqlite {
         self.read(move |t| page(t, &session, before, most)).await
     }
 
-    async fn usage(&self, session: &str, most: usize) -> Result<Vec<Usage>> {
+    async fn usage(&self, session: &str, most: usize) -> Result<Vec<UsageRecord>> {
         let session = session.to_owned();
         self.read(move |t| usage(t, &session, most)).await
     }
 
-    async fn take_back(&self, lease: &Lease, from: u64) -> Result<u64> {
+    async fn truncate_messages(&self, lease: &Lease, from: u64) -> Result<u64> {
         let lease = lease.clone();
         self.write(move |t| take_back(t, &lease, from)).await
     }
 
-    async fn retitle(&self, lease: &Lease, change: &Retitle) -> Result<()> {
+    async fn update_session(&self, lease: &Lease, change: &SessionUpdate) -> Result<()> {
         let (lease, change) = (lease.clone(), change.clone());
         self.write(move |t| {
             let sql = format!(
@@ -208,50 +209,51 @@ impl Sessions for Sqlite {
         .await
     }
 
-    async fn discard(&self, session: &str) -> Result<bool> {
+    async fn delete_session(&self, session: &str) -> Result<bool> {
         let session = session.to_owned();
         self.write(move |t| {
             if let Some(holder) = leases::holder(t, &session)? {
                 return Err(Error::SessionHeld(Box::new(holder)).into());
             }
             for rest in ["slates WHERE tenant = ?1 AND session", "messages WHERE tenant = ?1 AND session"] {
-                let sql = format!("{FAMILY} DELETE FROM {rest} IN (SELECT id FROM family)");
+                let sql = format!("{DESCENDANTS_CTE} DELETE FROM {rest} IN (SELECT id FROM family)");
                 t.prepare_cached(&sql)?.execute(params![t.tenant, session])?;
             }
-            let sql = format!("{FAMILY} DELETE FROM sessions WHERE tenant = ?1 AND id IN (SELECT id FROM family)");
+            let sql =
+                format!("{DESCENDANTS_CTE} DELETE FROM sessions WHERE tenant = ?1 AND id IN (SELECT id FROM family)");
             Ok(t.prepare_cached(&sql)?.execute(params![t.tenant, session])? > 0)
         })
         .await
     }
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Tells who listens of messages that were kept.
     fn tell(&self, session: &str, messages: &[Message]) {
-        if let Some(heard) = &self.heard {
+        if let Some(heard) = &self.listener {
             heard(session, messages);
         }
     }
 }
 
 fn find(t: &Tx<'_>, id: &str) -> anyhow::Result<Option<SessionRecord>> {
-    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE tenant = ?1 AND id = ?2");
+    let sql = format!("SELECT {SESSION_COLUMNS} FROM sessions WHERE tenant = ?1 AND id = ?2");
     Ok(t.prepare_cached(&sql)?.query_row(params![t.tenant, id], record).optional()?)
 }
 
-fn known(t: &Tx<'_>, id: &str) -> anyhow::Result<()> {
+fn require_session(t: &Tx<'_>, id: &str) -> anyhow::Result<()> {
     let there =
         t.prepare_cached("SELECT 1 FROM sessions WHERE tenant = ?1 AND id = ?2")?.exists(params![t.tenant, id])?;
-    if there { Ok(()) } else { Err(unknown(id).into()) }
+    if there { Ok(()) } else { Err(unknown_session_error(id).into()) }
 }
 
-fn unknown(id: &str) -> Error {
+fn unknown_session_error(id: &str) -> Error {
     Error::failed(format!("there is no conversation `{id}`"))
 }
 
 /// Why a write under a lease changed nothing: the lease is stale, or there is no such session.
 fn refusal(t: &Tx<'_>, lease: &Lease) -> anyhow::Result<anyhow::Error> {
-    Ok(if t.holds(lease)? { unknown(&lease.key).into() } else { leases::lost(lease) })
+    Ok(if t.holds(lease)? { unknown_session_error(&lease.key).into() } else { leases::lost(lease) })
 }
 
 /// Takes messages back, from this number to the end.
@@ -289,7 +291,7 @@ fn move_in(t: &Tx<'_>, lease: &Lease) -> anyhow::Result<Moved> {
         match serde_json::from_str(&item)? {
             InboxItem::Message { role, parts } => {
                 let mut message = [Message { seq: 0, role, parts, created: t.now }];
-                append(t, lease, &mut message, Spent::default())?;
+                append(t, lease, &mut message, TokenUsage::default())?;
                 moved.messages.extend(message);
             }
             InboxItem::Undo { from } => {
@@ -301,7 +303,7 @@ fn move_in(t: &Tx<'_>, lease: &Lease) -> anyhow::Result<Moved> {
     Ok(moved)
 }
 
-fn list(t: &Tx<'_>, which: &Which) -> anyhow::Result<(Vec<SessionRecord>, u64)> {
+fn list(t: &Tx<'_>, which: &SessionFilter) -> anyhow::Result<(Vec<SessionRecord>, u64)> {
     // Only the filters that are set are in the query, so that an index fits it.
     let mut filters = vec!["tenant = ?1".to_owned()];
     let mut values: Vec<&dyn ToSql> = vec![&t.tenant];
@@ -313,24 +315,25 @@ fn list(t: &Tx<'_>, which: &Which) -> anyhow::Result<(Vec<SessionRecord>, u64)> 
             filters.push(format!("{column} = ?{}", values.len()));
         }
     }
-    if which.top_only {
+    if which.top_level_only {
         filters.push("parent IS NULL".to_owned());
     }
     let filter = format!("WHERE {}", filters.join(" AND "));
     let total = t
         .prepare_cached(&format!("SELECT count(*) FROM sessions {filter}"))?
         .query_row(values.as_slice(), |row| row.get(0))?;
-    let (most, offset) = (which.most.min(i64::MAX as u64), which.offset.min(i64::MAX as u64));
+    let (most, offset) = (which.limit.min(i64::MAX as u64), which.offset.min(i64::MAX as u64));
     values.extend([&most as &dyn ToSql, &offset]);
     let (n, m) = (values.len() - 1, values.len());
-    let sql = format!("SELECT {COLUMNS} FROM sessions {filter} ORDER BY updated DESC, id LIMIT ?{n} OFFSET ?{m}");
+    let sql =
+        format!("SELECT {SESSION_COLUMNS} FROM sessions {filter} ORDER BY updated DESC, id LIMIT ?{n} OFFSET ?{m}");
     let found = t.prepare_cached(&sql)?.query_map(values.as_slice(), record)?.collect::<Result<_, _>>()?;
     Ok((found, total))
 }
 
 /// Adds messages at the end, which get their numbers and the time.
-fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> anyhow::Result<u64> {
-    let now = kept(t.now);
+fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: TokenUsage) -> anyhow::Result<u64> {
+    let now = to_micros(t.now);
     // What happened last may be told late, and clocks go back; the order of use does not.
     let sql = format!(
         "UPDATE sessions SET messages = messages + ?5, prompt_tokens = prompt_tokens + ?6, \
@@ -347,7 +350,7 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
         messages.len() as u64,
         spent.prompt_tokens,
         spent.completion_tokens,
-        money(spent.cost),
+        finite_cost(spent.cost),
         now,
         spent.cache_read_tokens,
         spent.cache_write_tokens,
@@ -368,10 +371,10 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
     let mut rest = spent;
     for message in messages {
         last += 1;
-        (message.seq, message.created) = (last, told(now));
+        (message.seq, message.created) = (last, from_micros(now));
         let parts = serde_json::to_string(&message.parts)?;
         let spent = std::mem::take(&mut rest);
-        let role = word(message.role);
+        let role = role_text(message.role);
         insert.execute(params![
             t.tenant,
             lease.key,
@@ -381,7 +384,7 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
             now,
             spent.prompt_tokens,
             spent.completion_tokens,
-            money(spent.cost),
+            finite_cost(spent.cost),
             spent.cache_read_tokens,
             spent.cache_write_tokens,
             spent.reasoning_tokens,
@@ -390,14 +393,14 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
     Ok(last)
 }
 
-fn usage(t: &Tx<'_>, session: &str, most: usize) -> anyhow::Result<Vec<Usage>> {
+fn usage(t: &Tx<'_>, session: &str, most: usize) -> anyhow::Result<Vec<UsageRecord>> {
     let mut query = t.prepare_cached(
         "SELECT created, prompt_tokens, completion_tokens, cost, cache_read_tokens, cache_write_tokens, reasoning_tokens \
          FROM messages \
          WHERE tenant = ?1 AND session = ?2 AND (prompt_tokens > 0 OR completion_tokens > 0) ORDER BY seq DESC LIMIT ?3",
     )?;
     let rows = query.query_map(params![t.tenant, session, most.min(i64::MAX as usize) as i64], |row| {
-        let spent = Spent {
+        let spent = TokenUsage {
             prompt_tokens: row.get(1)?,
             completion_tokens: row.get(2)?,
             cost: row.get(3)?,
@@ -405,9 +408,9 @@ fn usage(t: &Tx<'_>, session: &str, most: usize) -> anyhow::Result<Vec<Usage>> {
             cache_write_tokens: row.get(5)?,
             reasoning_tokens: row.get(6)?,
         };
-        Ok(Usage { at: told(row.get(0)?), spent })
+        Ok(UsageRecord { at: from_micros(row.get(0)?), spent })
     })?;
-    let mut found: Vec<Usage> = rows.collect::<Result<_, _>>()?;
+    let mut found: Vec<UsageRecord> = rows.collect::<Result<_, _>>()?;
     found.reverse();
     Ok(found)
 }
@@ -421,9 +424,9 @@ fn page(t: &Tx<'_>, session: &str, before: Option<u64>, most: usize) -> anyhow::
     let mut rows = query.query(params![t.tenant, session, before, most.min(i64::MAX as usize) as i64])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let parts: Vec<Part> = serde_json::from_str(row.get_ref(2)?.as_str()?)?;
-        let role = speaker(row.get_ref(1)?.as_str()?)?;
-        found.push(Message { seq: row.get(0)?, role, parts, created: told(row.get(3)?) });
+        let parts: Vec<MessagePart> = serde_json::from_str(row.get_ref(2)?.as_str()?)?;
+        let role = parse_role(row.get_ref(1)?.as_str()?)?;
+        found.push(Message { seq: row.get(0)?, role, parts, created: from_micros(row.get(3)?) });
     }
     found.reverse();
     Ok(found)
@@ -440,7 +443,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
         model: row.get(6)?,
         workspace: row.get(7)?,
         messages: row.get(8)?,
-        spent: Spent {
+        spent: TokenUsage {
             prompt_tokens: row.get(9)?,
             completion_tokens: row.get(10)?,
             cost: row.get(11)?,
@@ -449,32 +452,32 @@ fn record(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
             reasoning_tokens: row.get(18)?,
         },
         view_from: row.get(12)?,
-        created: told(row.get(13)?),
-        updated: told(row.get(14)?),
+        created: from_micros(row.get(13)?),
+        updated: from_micros(row.get(14)?),
         label: row.get(15)?,
     })
 }
 
 /// A sum that can be added to: what is no number costs nothing.
-fn money(cost: f64) -> f64 {
+fn finite_cost(cost: f64) -> f64 {
     if cost.is_finite() { cost } else { 0.0 }
 }
 
-fn word(role: Speaker) -> &'static str {
+fn role_text(role: MessageRole) -> &'static str {
     match role {
-        Speaker::User => "user",
-        Speaker::Assistant => "assistant",
-        Speaker::Tool => "tool",
-        Speaker::System => "system",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
+        MessageRole::System => "system",
     }
 }
 
-fn speaker(word: &str) -> anyhow::Result<Speaker> {
+fn parse_role(word: &str) -> anyhow::Result<MessageRole> {
     Ok(match word {
-        "user" => Speaker::User,
-        "assistant" => Speaker::Assistant,
-        "tool" => Speaker::Tool,
-        "system" => Speaker::System,
+        "user" => MessageRole::User,
+        "assistant" => MessageRole::Assistant,
+        "tool" => MessageRole::Tool,
+        "system" => MessageRole::System,
         other => anyhow::bail!("a message is kept as said by `{other}`, whom this program does not know"),
     })
 }
@@ -487,7 +490,7 @@ mod tests {
     #[tokio::test]
     async fn every_way_to_look_has_its_index() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(folder.path().join("store.db")).unwrap();
+        let store = SqliteStore::open(folder.path().join("store.db")).unwrap();
         let plan = async |sql: &'static str| {
             let steps = store.read(move |t| {
                 let mut query = t.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;

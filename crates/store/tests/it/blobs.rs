@@ -13,10 +13,10 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use helve_contract::{
-    Call, Error, PathRules, Ports, Reading, Result, Session, Workspace, async_trait,
+    Call, Error, PathRules, PathStyle, Ports, Result, Session, Workspace, async_trait,
     ports::{Attachment, BlobId, BlobStream, Blobs, NoHost, StoredAttachment},
 };
-use helve_store::{FileBlobs, Sqlite};
+use helve_store::{FileBlobs, SqliteStore};
 use proptest::{prelude::*, strategy::ValueTree as _};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -460,11 +460,11 @@ async fn acknowledged_blobs_survive_a_kill() {
 /// A session as one process has it.
 fn session(place: &Folder) -> Call {
     let ports = Ports {
-        store: Arc::new(Sqlite::at(place.0.path().join("helve.db"))),
+        store: Arc::new(SqliteStore::lazy(place.0.path().join("helve.db"))),
         blobs: Arc::new(FileBlobs::at(&place.top())),
         ..Ports::new(Arc::new(NoHost))
     };
-    let nowhere = Workspace::new([], PathRules::default(), Reading::Absolute);
+    let nowhere = Workspace::new([], PathRules::default(), PathStyle::Absolute);
     Call::new("call-1", Arc::new(Session::new("s", nowhere, ports)))
 }
 

@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helve_contract::ports::{NewNote, Notes, Part, Recall, Sessions, Spent};
-use helve_store::Sqlite;
+use helve_contract::ports::{MemoryQuery, MessagePart, NewNote, Notes, Sessions, TokenUsage};
+use helve_store::SqliteStore;
 
 use crate::{
     sqlite::Place,
@@ -26,15 +26,15 @@ const ID: usize = 41;
 #[tokio::test]
 async fn writer() {
     let [Ok(path), Ok(id), Ok(many)] = ORDER.map(std::env::var) else { return };
-    let store = Sqlite::at(path);
-    if store.conversation(&id).await.unwrap().is_none() {
+    let store = SqliteStore::lazy(path);
+    if store.get_session(&id).await.unwrap().is_none() {
         begin(&store, &session(&id)).await.unwrap();
     }
     let mut next = store.messages(&id, None, 1).await.unwrap().first().map_or(1, |last| last.seq + 1);
     for _ in 0..many.parse::<u64>().unwrap() {
         // From one to three messages at once, some of them over several pages.
         let batch: Vec<_> = (next..next + 1 + next % 3).map(|n| said(&text(n), 0)).collect();
-        let last = add(&store, &id, &batch, Spent::default()).await.unwrap();
+        let last = add(&store, &id, &batch, TokenUsage::default()).await.unwrap();
         next = last + 1;
         let mut out = std::io::stderr().lock();
         writeln!(out, "kept {last}").unwrap();
@@ -81,7 +81,7 @@ async fn eight_processes_write_at_once_into_a_store_that_is_not_there_yet() {
         assert!(writer.0.wait().unwrap().success(), "{err}");
         assert_eq!(err.lines().filter(|line| line.starts_with("kept ")).count(), 20, "{err}");
     }
-    let store = Sqlite::open(place.path()).unwrap();
+    let store = SqliteStore::open(place.path()).unwrap();
     for n in 0..8 {
         assert_eq!(whole(&store, &format!("s{n}")).await, 30);
     }
@@ -121,9 +121,9 @@ async fn what_was_acknowledged_survives_a_kill() {
         writer.0.kill().unwrap();
         writer.0.wait().unwrap();
         while hear(lines.next()) {}
-        let store = Sqlite::open(place.path()).unwrap();
-        assert_eq!(store.remarks(), [""; 0]);
-        if store.conversation("a").await.unwrap().is_some() {
+        let store = SqliteStore::open(place.path()).unwrap();
+        assert_eq!(store.warnings(), [""; 0]);
+        if store.get_session("a").await.unwrap().is_some() {
             let kept = whole(&store, "a").await;
             assert!(kept >= acknowledged, "{acknowledged} were acknowledged, {kept} are there after kill {kill}");
         } else {
@@ -137,7 +137,7 @@ async fn what_was_acknowledged_survives_a_kill() {
 #[tokio::test]
 async fn noter() {
     let [Ok(path), Ok(user), Ok(many)] = ORDER.map(std::env::var) else { return };
-    let store = Sqlite::at(path);
+    let store = SqliteStore::lazy(path);
     let tell = |line: String| writeln!(std::io::stderr().lock(), "{line}").unwrap();
     let first = store.notes(&user, 0, 0).await.unwrap().1;
     for n in first..first + many.parse::<u64>().unwrap() {
@@ -152,7 +152,7 @@ async fn noter() {
         }
         if n % 3 == 2 {
             tell(format!("going {}", saved.id));
-            store.forget_note(&user, &saved.id).await.unwrap();
+            store.delete_note(&user, &saved.id).await.unwrap();
             tell(format!("gone {}", saved.id));
         }
     }
@@ -189,8 +189,8 @@ async fn acknowledged_notes_survive_a_kill() {
         writer.0.kill().unwrap();
         writer.0.wait().unwrap();
         while hear(lines.next()) {}
-        let store = Sqlite::open(place.path()).unwrap();
-        assert_eq!(store.remarks(), [""; 0]);
+        let store = SqliteStore::open(place.path()).unwrap();
+        assert_eq!(store.warnings(), [""; 0]);
         let (notes, _) = store.notes("ann", 0, u64::from(u32::MAX)).await.unwrap();
         let there: HashMap<_, _> = notes.into_iter().map(|it| (it.id, it.text)).collect();
         for (id, n) in &kept {
@@ -199,18 +199,18 @@ async fn acknowledged_notes_survive_a_kill() {
         assert!(gone.iter().all(|id| !there.contains_key(id)), "a forgotten note came back after kill {kill}");
     }
     assert!(!kept.is_empty() && !gone.is_empty());
-    let store = Sqlite::open(place.path()).unwrap();
-    let question = Recall { text: "words".into(), user: Some("ann".into()), most: 5, ..Recall::default() };
-    assert_eq!(store.recall(&question).await.unwrap().len(), 5, "the index is whole");
+    let store = SqliteStore::open(place.path()).unwrap();
+    let question = MemoryQuery { text: "words".into(), user: Some("ann".into()), limit: 5, ..MemoryQuery::default() };
+    assert_eq!(store.search_memory(&question).await.unwrap().len(), 5, "the index is whole");
 }
 
 /// How many messages a conversation has, once it is clear that none is missing or torn.
-async fn whole(store: &Sqlite, id: &str) -> u64 {
-    let record = store.conversation(id).await.unwrap().unwrap();
+async fn whole(store: &SqliteStore, id: &str) -> u64 {
+    let record = store.get_session(id).await.unwrap().unwrap();
     let messages = store.messages(id, None, usize::MAX).await.unwrap();
     for (n, message) in (1..).zip(&messages) {
         assert_eq!(message.seq, n);
-        assert_eq!(message.parts, [Part::Text { text: text(n) }]);
+        assert_eq!(message.parts, [MessagePart::Text { text: text(n) }]);
     }
     assert_eq!(record.messages, messages.len() as u64);
     record.messages

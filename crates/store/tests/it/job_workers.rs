@@ -12,7 +12,7 @@ use helve_contract::{
     Error, Result,
     ports::{JobFilter, JobResult, JobState, Jobs, NewJob},
 };
-use helve_store::Sqlite;
+use helve_store::SqliteStore;
 use serde_json::json;
 
 use crate::{
@@ -34,7 +34,7 @@ fn tell(line: &str) {
 #[tokio::test]
 async fn worker() -> Result<()> {
     let [Ok(path), Ok(work)] = ORDER.map(std::env::var) else { return Ok(()) };
-    let store = Sqlite::at(path);
+    let store = SqliteStore::lazy(path);
     let owner = format!("worker {}", std::process::id());
     match work.as_str() {
         "finish" => loop {
@@ -104,7 +104,7 @@ impl Drop for Worker {
 async fn four_processes_work_each_job_once() {
     const MANY: usize = 60;
     let place = Place::default();
-    let store = Sqlite::at(place.path());
+    let store = SqliteStore::lazy(place.path());
     for _ in 0..MANY {
         add(&store, &new()).await;
     }
@@ -124,7 +124,7 @@ async fn four_processes_work_each_job_once() {
 async fn a_worker_that_was_stopped_beyond_its_lease_writes_nothing() {
     let rounds: u64 = std::env::var("HELVE_ROUNDS").ok().and_then(|it| it.parse().ok()).unwrap_or(5);
     let place = Place::default();
-    let store = Sqlite::at(place.path());
+    let store = SqliteStore::lazy(place.path());
     for round in 0..rounds {
         let id = add(&store, &new()).await;
         let mut worker = Worker::start(&place.path(), "hold");
@@ -153,7 +153,7 @@ async fn a_worker_that_was_stopped_beyond_its_lease_writes_nothing() {
 #[tokio::test]
 async fn the_job_of_a_worker_that_was_killed_is_free_at_once() {
     let place = Place::default();
-    let store = Sqlite::at(place.path());
+    let store = SqliteStore::lazy(place.path());
     let id = add(&store, &NewJob { max_attempts: 2, ..new() }).await;
     for attempt in 1..=2 {
         let mut worker = Worker::start(&place.path(), "hold long");

@@ -9,7 +9,7 @@ use helve_contract::{
         retry_delay,
     },
 };
-use helve_store::{InProcessJobs, Sqlite};
+use helve_store::{InProcessJobs, SqliteStore};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -625,15 +625,15 @@ async fn wakes_who_waits_for_a_change<Q: Queue>() {
 #[tokio::test]
 async fn jobs_outlive_the_process_that_added_them() {
     let place = Place::default();
-    let id = add(&Sqlite::at(place.path()), &NewJob { key: Some("k".into()), ..new() }).await;
-    let store = Sqlite::at(place.path());
+    let id = add(&SqliteStore::lazy(place.path()), &NewJob { key: Some("k".into()), ..new() }).await;
+    let store = SqliteStore::lazy(place.path());
     let claimed = claim(&store, "me").await.unwrap();
     assert_eq!((&claimed.job.id, &claimed.job.payload), (&id, &json!({ "n": 1 })));
     drop(store);
-    let store = Sqlite::at(place.path());
+    let store = SqliteStore::lazy(place.path());
     let held = Jobs::hold(&store, &claimed.lease, LENGTH).await.unwrap();
     Jobs::finish(&store, &held.lease, JobResult::Done(json!(1))).await.unwrap();
-    let again = Sqlite::at(place.path()).enqueue(&NewJob { key: Some("k".into()), ..new() }).await.unwrap();
+    let again = SqliteStore::lazy(place.path()).enqueue(&NewJob { key: Some("k".into()), ..new() }).await.unwrap();
     assert_eq!(again, Enqueued::Existing(id));
 }
 

@@ -11,9 +11,9 @@ use std::{
 
 use helve_contract::{
     ids,
-    ports::{Notes, Part, Recall, Schedules, Sessions, Slates, Which},
+    ports::{MemoryQuery, MessagePart, Notes, Schedules, SessionFilter, SessionState, Sessions},
 };
-use helve_store::Sqlite;
+use helve_store::SqliteStore;
 use rusqlite::{Connection, OpenFlags, types::ValueRef};
 use serde_json::{Map, Value, json};
 
@@ -148,40 +148,40 @@ async fn a_file_of_the_last_version_loses_nothing() {
     let path = folder.path().join("helve.db");
     fs::write(&path, OLD).unwrap();
     let want = new_rows();
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     assert_same(&rows(&path, want.keys()), &want, "the new file");
-    assert_eq!((version(&path), store.remarks()), (7, Vec::new()));
+    assert_eq!((version(&path), store.warnings()), (7, Vec::new()));
     let backup = folder.path().join("helve.db.v6.backup");
     assert_eq!(version(&backup), 6);
     assert_same(&rows(&backup, want.keys()), &old_rows(), "the copy");
 
     // It is not only there, it is found.
-    let labelled = Which { label: Some("3f9a1c0b7d2e4f60".into()), most: 2, ..Which::default() };
-    let session = store.conversations(&labelled).await.unwrap().0.remove(0);
+    let labelled = SessionFilter { label: Some("3f9a1c0b7d2e4f60".into()), limit: 2, ..SessionFilter::default() };
+    let session = store.list_sessions(&labelled).await.unwrap().0.remove(0);
     assert_eq!((session.title.as_str(), session.model.as_str(), session.view_from), ("Ferns", "model-b", Some(4)));
     let messages = store.messages(&session.id, None, 9).await.unwrap();
-    assert!(matches!(&messages[0].parts[1], Part::Binary { data, .. } if data.starts_with("iVBOR")));
-    assert_eq!(store.slate(&session.id, "todos").await.unwrap().unwrap().value[0]["content"], "water the ferns");
+    assert!(matches!(&messages[0].parts[1], MessagePart::Binary { data, .. } if data.starts_with("iVBOR")));
+    assert_eq!(store.get_state(&session.id, "todos").await.unwrap().unwrap().value[0]["content"], "water the ferns");
     let hook = ids::labelled_id("default", "ci-bot", "/home/ann/alpha", "hook:build");
-    assert_eq!(store.conversation(&hook).await.unwrap().unwrap().messages, 5);
-    let ask = |text: &str, conversations| Recall {
+    assert_eq!(store.get_session(&hook).await.unwrap().unwrap().messages, 5);
+    let ask = |text: &str, conversations| MemoryQuery {
         text: text.into(),
         user: Some("user".into()),
-        conversations,
-        most: 3,
-        ..Recall::default()
+        include_sessions: conversations,
+        limit: 3,
+        ..MemoryQuery::default()
     };
-    assert_eq!(store.recall(&ask("plumber", false)).await.unwrap()[0].text, "the plumber comes on Tuesday");
-    assert!(store.recall(&ask("ferns shade", true)).await.unwrap().len() > 1);
+    assert_eq!(store.search_memory(&ask("plumber", false)).await.unwrap()[0].text, "the plumber comes on Tuesday");
+    assert!(store.search_memory(&ask("ferns shade", true)).await.unwrap().len() > 1);
     let schedule = store.schedule("8d8b2f7e-1111-4222-8333-444455556666").await.unwrap().unwrap();
     assert_eq!((schedule.session.as_ref(), schedule.origin.as_ref()), (Some(&session.id), Some(&session.id)));
     // The run that went on is taken over, under a new attempt.
-    let taken = store.take_over("me", Duration::from_secs(30), 9).await.unwrap();
+    let taken = store.take_over_expired("me", Duration::from_secs(30), 9).await.unwrap();
     assert_eq!(taken.iter().map(|it| (it.run.attempt, it.lease.epoch)).collect::<Vec<_>>(), [(2, 2)]);
     let lease = store.claim_session(&session.id, "me", Duration::from_secs(30)).await.unwrap();
-    store.write_slate(&lease, "todos", json!([])).await.unwrap();
+    store.set_state(&lease, "todos", json!([])).await.unwrap();
     drop(store);
-    Sqlite::open(&path).unwrap();
+    SqliteStore::open(&path).unwrap();
     assert_eq!(version(&backup), 6, "the second opening copies nothing");
 }
 
@@ -192,7 +192,7 @@ async fn a_migration_that_cannot_copy_the_file_leaves_it_alone() {
     fs::write(&path, OLD).unwrap();
     // Something is in the way of the copy.
     fs::create_dir_all(folder.path().join("helve.db.v6.backup/x")).unwrap();
-    assert!(Sqlite::open(&path).is_err());
+    assert!(SqliteStore::open(&path).is_err());
     assert_eq!(version(&path), 6);
     assert_same(&rows(&path, old_rows().keys()), &old_rows(), "the old file");
 }
@@ -202,7 +202,7 @@ async fn a_migration_that_cannot_copy_the_file_leaves_it_alone() {
 fn migrator() {
     let Ok(path) = std::env::var(ORDER) else { return };
     eprintln!("begins");
-    Sqlite::open(path).unwrap();
+    SqliteStore::open(path).unwrap();
 }
 
 /// A process that migrates from now on.
@@ -256,7 +256,7 @@ fn a_kill_during_the_migration_leaves_the_old_file_or_the_new_one() {
             assert_same(&rows(&backup, old.keys()), &old, &format!("the copy after kill {kill}"));
         }
         assert!(found == 6 || backup.exists());
-        Sqlite::open(&path).unwrap();
+        SqliteStore::open(&path).unwrap();
         assert_same(&rows(&path, new.keys()), &new, &format!("opened again after kill {kill}"));
     }
     assert!(versions.keys().all(|it| [6, 7].contains(it)), "{versions:?}");

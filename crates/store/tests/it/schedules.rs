@@ -6,8 +6,8 @@ use helve_contract::{
     Error, Result,
     jiff::Timestamp,
     ports::{
-        Cadence, Claim, ClaimedRun, Finish, Missed, Notification, Overlap, RunStatus, Schedule, ScheduleRun,
-        ScheduleStatus, Store, WhichSchedules,
+        Cadence, ClaimedRun, LeaseClaim, MissedRunPolicy, Notification, OverlapPolicy, RunCompletion, Schedule,
+        ScheduleFilter, ScheduleRun, ScheduleRunStatus, ScheduleStatus, Store,
     },
 };
 
@@ -56,7 +56,7 @@ fn schedule(id: &str) -> Schedule {
         channel: Some("log:x".into()),
         workspace: Some("/w".into()),
         dialect: Some("solo".into()),
-        missed: Missed::All,
+        missed: MissedRunPolicy::All,
         created: at(0),
         updated: at(0),
         next: Some(at(60)),
@@ -68,8 +68,8 @@ fn schedule(id: &str) -> Schedule {
     }
 }
 
-fn claim(schedule: &str, due: i64, run: &str) -> Claim {
-    Claim {
+fn claim(schedule: &str, due: i64, run: &str) -> LeaseClaim {
+    LeaseClaim {
         schedule: schedule.into(),
         due: at(due),
         next: Some(at(due + 60)),
@@ -77,13 +77,13 @@ fn claim(schedule: &str, due: i64, run: &str) -> Claim {
         length: LENGTH,
         run: run.into(),
         skipped: 0,
-        overlap: Overlap::Skip,
+        overlap: OverlapPolicy::Skip,
     }
 }
 
-fn finish(run: ScheduleRun, status: Option<ScheduleStatus>) -> Finish {
+fn finish(run: ScheduleRun, status: Option<ScheduleStatus>) -> RunCompletion {
     let run = ScheduleRun {
-        status: RunStatus::Success,
+        status: ScheduleRunStatus::Success,
         summary: "sum".into(),
         output: "all of it".into(),
         turns: 3,
@@ -91,23 +91,23 @@ fn finish(run: ScheduleRun, status: Option<ScheduleStatus>) -> Finish {
         notified: true,
         ..run
     };
-    Finish { run, status, failures: 0, keep: 20 }
+    RunCompletion { run, status, failures: 0, keep_runs: 20 }
 }
 
 /// Claims a second after the due time.
-async fn take(place: &impl Maker, claim: &Claim) -> Option<ClaimedRun> {
+async fn take(place: &impl Maker, claim: &LeaseClaim) -> Option<ClaimedRun> {
     place.clock().set(claim.due.duration_since(at(0)).as_secs() + 1);
-    place.store().claim(claim).await.unwrap()
+    place.store().claim_run(claim).await.unwrap()
 }
 
 /// What can be taken over at this time.
 async fn over(place: &impl Maker, second: i64) -> Vec<ClaimedRun> {
     place.clock().set(second);
-    place.store().take_over("you", LENGTH, 9).await.unwrap()
+    place.store().take_over_expired("you", LENGTH, 9).await.unwrap()
 }
 
 async fn end(store: &dyn Store, claimed: ClaimedRun) -> Result<ScheduleRun> {
-    store.finish(&claimed.lease, &finish(claimed.run, None)).await
+    store.finish_run(&claimed.lease, &finish(claimed.run, None)).await
 }
 
 async fn next(store: &dyn Store, id: &str) -> Option<Timestamp> {
@@ -119,7 +119,7 @@ async fn keeps_a_schedule_as_it_was_told<M: Maker>() {
     let full = Schedule {
         cadence: Cadence::Cron { expression: "30 2 * * *".into(), timezone: "Europe/Berlin".into() },
         last_run: Some(at(1)),
-        last_status: Some(RunStatus::Failed),
+        last_status: Some(ScheduleRunStatus::Failed),
         ..schedule("a")
     };
     let empty = Schedule {
@@ -156,19 +156,19 @@ async fn finds_schedules_by_what_is_known_of_them<M: Maker>() {
         }
         store.add_schedule(&one).await.unwrap();
     }
-    let all = WhichSchedules { most: 50, ..WhichSchedules::default() };
-    let ann = WhichSchedules { user: Some("ann".into()), ..all.clone() };
+    let all = ScheduleFilter { limit: 50, ..ScheduleFilter::default() };
+    let ann = ScheduleFilter { user: Some("ann".into()), ..all.clone() };
     for (which, want, total) in [
         (all.clone(), "dcba", 4),
         (ann.clone(), "cba", 3),
-        (WhichSchedules { name: Some("übung B".into()), ..all.clone() }, "b", 1),
-        (WhichSchedules { status: Some(ScheduleStatus::Paused), ..all.clone() }, "b", 1),
-        (WhichSchedules { cadence: Some("once".into()), ..all.clone() }, "c", 1),
-        (WhichSchedules { notification: Some(Notification::Never), ..all.clone() }, "", 0),
-        (WhichSchedules { session: Some("other".into()), ..all.clone() }, "", 0),
-        (WhichSchedules { offset: 1, most: 1, ..ann.clone() }, "b", 3),
-        (WhichSchedules { offset: 9, ..ann }, "", 3),
-        (WhichSchedules { most: 0, ..all }, "", 4),
+        (ScheduleFilter { name: Some("übung B".into()), ..all.clone() }, "b", 1),
+        (ScheduleFilter { status: Some(ScheduleStatus::Paused), ..all.clone() }, "b", 1),
+        (ScheduleFilter { cadence: Some("once".into()), ..all.clone() }, "c", 1),
+        (ScheduleFilter { notification: Some(Notification::Never), ..all.clone() }, "", 0),
+        (ScheduleFilter { session: Some("other".into()), ..all.clone() }, "", 0),
+        (ScheduleFilter { offset: 1, limit: 1, ..ann.clone() }, "b", 3),
+        (ScheduleFilter { offset: 9, ..ann }, "", 3),
+        (ScheduleFilter { limit: 0, ..all }, "", 4),
     ] {
         let (found, count) = store.schedules(&which).await.unwrap();
         let ids: String = found.into_iter().map(|it| it.id).collect();
@@ -183,12 +183,12 @@ async fn refuses_a_change_that_saw_an_older_state<M: Maker>() {
     let seen = store.schedule("a").await.unwrap().unwrap();
     take(&place, &claim("a", 60, "r")).await.unwrap();
     let paused = Schedule { status: ScheduleStatus::Paused, next: None, ..seen.clone() };
-    assert!(!store.change_schedule(&paused, seen.updated).await.unwrap());
+    assert!(!store.update_schedule(&paused, seen.updated).await.unwrap());
     let seen = store.schedule("a").await.unwrap().unwrap();
     assert_eq!(seen.last_run, Some(at(61)));
-    assert!(store.change_schedule(&Schedule { goal: "other".into(), ..seen.clone() }, seen.updated).await.unwrap());
+    assert!(store.update_schedule(&Schedule { goal: "other".into(), ..seen.clone() }, seen.updated).await.unwrap());
     assert_eq!(store.runs("a", 5).await.unwrap().len(), 1, "its runs are still there");
-    assert!(!store.change_schedule(&schedule("none"), at(0)).await.unwrap());
+    assert!(!store.update_schedule(&schedule("none"), at(0)).await.unwrap());
 }
 
 async fn gives_what_is_due_the_longest_overdue_first<M: Maker>() {
@@ -201,10 +201,10 @@ async fn gives_what_is_due_the_longest_overdue_first<M: Maker>() {
     store.add_schedule(&paused).await.unwrap();
     let ids = |found: Vec<Schedule>| found.into_iter().map(|it| it.id).collect::<String>();
     place.clock().set(30);
-    assert_eq!(ids(store.due(9).await.unwrap()), "bca");
-    assert_eq!(ids(store.due(2).await.unwrap()), "bc");
+    assert_eq!(ids(store.due_schedules(9).await.unwrap()), "bca");
+    assert_eq!(ids(store.due_schedules(2).await.unwrap()), "bc");
     place.clock().set(9);
-    assert_eq!(ids(store.due(9).await.unwrap()), "");
+    assert_eq!(ids(store.due_schedules(9).await.unwrap()), "");
     let ahead = Schedule { last_run: Some(at(99)), ..schedule("f") };
     store.add_schedule(&ahead).await.unwrap();
     assert_eq!(ids(store.begun_ahead(Duration::from_secs(89)).await.unwrap()), "f");
@@ -218,8 +218,8 @@ async fn an_occurrence_is_claimed_once_however_many_try<M: Maker>() {
     let all: Vec<_> = (0..8)
         .map(|n| {
             let store = place.store();
-            let claim = Claim { owner: format!("o{n}"), ..claim("a", 60, &format!("r{n}")) };
-            tokio::spawn(async move { store.claim(&claim).await.unwrap() })
+            let claim = LeaseClaim { owner: format!("o{n}"), ..claim("a", 60, &format!("r{n}")) };
+            tokio::spawn(async move { store.claim_run(&claim).await.unwrap() })
         })
         .collect();
     let mut got = Vec::new();
@@ -227,7 +227,7 @@ async fn an_occurrence_is_claimed_once_however_many_try<M: Maker>() {
         got.extend(one.await.unwrap());
     }
     assert_eq!(got.len(), 1);
-    assert_eq!((got[0].run.attempt, got[0].run.status, got[0].run.due), (1, RunStatus::Running, at(60)));
+    assert_eq!((got[0].run.attempt, got[0].run.status, got[0].run.due), (1, ScheduleRunStatus::Running, at(60)));
     let after = place.store().schedule("a").await.unwrap().unwrap();
     assert_eq!((after.next, after.last_run, after.skipped), (Some(at(120)), Some(at(61)), 3));
     let paused = Schedule { status: ScheduleStatus::Paused, ..schedule("p") };
@@ -244,7 +244,7 @@ async fn an_occurrence_that_was_claimed_before_moves_on<M: Maker>() {
     end(&*store, run).await.unwrap();
     // Somebody plans it for a time that it has had: the clock went back.
     let seen = store.schedule("a").await.unwrap().unwrap();
-    assert!(store.change_schedule(&Schedule { next: Some(at(60)), ..seen.clone() }, seen.updated).await.unwrap());
+    assert!(store.update_schedule(&Schedule { next: Some(at(60)), ..seen.clone() }, seen.updated).await.unwrap());
     assert_eq!(take(&place, &claim("a", 60, "r2")).await, None);
     assert_eq!(next(&*store, "a").await, Some(at(120)));
     assert_eq!(store.runs("a", 5).await.unwrap().len(), 1);
@@ -255,13 +255,13 @@ async fn a_run_that_goes_on_keeps_the_next_one_away<M: Maker>() {
     let store = place.store();
     store.add_schedule(&schedule("a")).await.unwrap();
     let first = take(&place, &claim("a", 60, "r1")).await.unwrap();
-    let wait = Claim { overlap: Overlap::Wait, ..claim("a", 120, "r2") };
+    let wait = LeaseClaim { overlap: OverlapPolicy::Wait, ..claim("a", 120, "r2") };
     assert_eq!(take(&place, &wait).await, None);
     assert_eq!(next(&*store, "a").await, Some(at(120)), "it stays due");
-    assert_eq!(take(&place, &Claim { overlap: Overlap::Skip, ..wait.clone() }).await, None);
+    assert_eq!(take(&place, &LeaseClaim { overlap: OverlapPolicy::Skip, ..wait.clone() }).await, None);
     let seen = store.schedule("a").await.unwrap().unwrap();
     assert_eq!((seen.next, seen.skipped), (Some(at(180)), 4), "it is left out");
-    let by_hand = Claim { overlap: Overlap::ByHand, next: None, ..claim("a", 130, "r3") };
+    let by_hand = LeaseClaim { overlap: OverlapPolicy::Manual, next: None, ..claim("a", 130, "r3") };
     assert_eq!(take(&place, &by_hand).await, None);
     end(&*store, first).await.unwrap();
     assert!(take(&place, &by_hand).await.is_some());
@@ -276,13 +276,13 @@ async fn a_claim_that_ran_out_is_taken_over_and_labelled<M: Maker>() {
     assert_eq!(over(&place, 90).await, []);
     // A lease that is renewed lasts from then on.
     place.clock().set(65);
-    assert_eq!(store.hold(&run.lease, LENGTH).await.unwrap().until, at(95));
+    assert_eq!(store.renew_lease(&run.lease, LENGTH).await.unwrap().until, at(95));
     assert_eq!(over(&place, 94).await, []);
     place.clock().set(95);
     let mut all = Vec::new();
     for n in 0..4 {
         let store = place.store();
-        all.push(tokio::spawn(async move { store.take_over(&format!("you{n}"), LENGTH, 9).await.unwrap() }));
+        all.push(tokio::spawn(async move { store.take_over_expired(&format!("you{n}"), LENGTH, 9).await.unwrap() }));
     }
     let mut taken = Vec::new();
     for one in all {
@@ -293,13 +293,13 @@ async fn a_claim_that_ran_out_is_taken_over_and_labelled<M: Maker>() {
     assert_eq!((again.run.id.as_str(), again.run.attempt, again.run.due, again.run.started), ("r", 2, at(60), at(95)));
     // Whoever lost it can neither prolong nor end it.
     place.clock().set(100);
-    assert!(matches!(store.hold(&run.lease, LENGTH).await, Err(Error::LeaseLost(_))));
+    assert!(matches!(store.renew_lease(&run.lease, LENGTH).await, Err(Error::LeaseLost(_))));
     assert!(matches!(store.release(&run.lease).await, Err(Error::LeaseLost(_))));
     assert!(matches!(end(&*store, run).await, Err(Error::LeaseLost(_))));
     end(&*store, again.clone()).await.unwrap();
     assert!(matches!(end(&*store, again).await, Err(Error::LeaseLost(_))));
     let kept = store.run("r").await.unwrap().unwrap();
-    assert_eq!((kept.attempt, kept.status, kept.output.as_str()), (2, RunStatus::Success, "all of it"));
+    assert_eq!((kept.attempt, kept.status, kept.output.as_str()), (2, ScheduleRunStatus::Success, "all of it"));
     assert_eq!((kept.turns, kept.cost, kept.notified, kept.finished), (3, 0.25, true, Some(at(100))));
     assert_eq!(over(&place, 999).await, []);
 }
@@ -320,7 +320,7 @@ async fn keeps_the_last_runs_and_those_that_go_on<M: Maker>() {
     for n in 1..=6 {
         let run = take(&place, &claim("a", n * 60, &format!("r{n}"))).await.unwrap();
         if n < 6 {
-            store.finish(&run.lease, &Finish { keep: 3, ..finish(run.run, None) }).await.unwrap();
+            store.finish_run(&run.lease, &RunCompletion { keep_runs: 3, ..finish(run.run, None) }).await.unwrap();
         }
     }
     let runs = store.runs("a", 99).await.unwrap();
@@ -338,14 +338,14 @@ async fn what_the_owner_decided_meanwhile_stands<M: Maker>() {
         let seen = store.schedule(id).await.unwrap().unwrap();
         let mut new = seen.clone();
         change(&mut new);
-        assert!(store.change_schedule(&new, seen.updated).await.unwrap());
+        assert!(store.update_schedule(&new, seen.updated).await.unwrap());
     };
     let end = async |id: &str, meanwhile: &dyn Fn(&mut Schedule), status| {
         store.add_schedule(&schedule(id)).await.unwrap();
-        let once = Claim { next: None, ..claim(id, 60, &format!("run {id}")) };
+        let once = LeaseClaim { next: None, ..claim(id, 60, &format!("run {id}")) };
         let run = take(&place, &once).await.unwrap();
         change(id, meanwhile).await;
-        store.finish(&run.lease, &finish(run.run, Some(status))).await.unwrap();
+        store.finish_run(&run.lease, &finish(run.run, Some(status))).await.unwrap();
         let now = store.schedule(id).await.unwrap().unwrap();
         (now.status, now.next)
     };
@@ -355,15 +355,15 @@ async fn what_the_owner_decided_meanwhile_stands<M: Maker>() {
     assert_eq!(end("c", &|it| it.status = Paused, Disabled).await, (Paused, None));
     assert_eq!(end("d", &|it| it.next = Some(at(500)), Disabled).await, (Disabled, None));
     let seen = store.schedule("a").await.unwrap().unwrap();
-    assert_eq!((seen.last_status, seen.failures), (Some(RunStatus::Success), 0));
+    assert_eq!((seen.last_status, seen.failures), (Some(ScheduleRunStatus::Success), 0));
 }
 
 async fn passes_over_what_is_left_out<M: Maker>() {
     let place = M::default();
     let store = place.store();
     store.add_schedule(&schedule("a")).await.unwrap();
-    assert!(store.pass_over("a", at(60), Some(at(600)), 9).await.unwrap());
-    assert!(!store.pass_over("a", at(60), Some(at(900)), 9).await.unwrap());
+    assert!(store.skip_occurrence("a", at(60), Some(at(600)), 9).await.unwrap());
+    assert!(!store.skip_occurrence("a", at(60), Some(at(900)), 9).await.unwrap());
     let seen = store.schedule("a").await.unwrap().unwrap();
     assert_eq!((seen.next, seen.skipped), (Some(at(600)), 12));
 }
@@ -376,7 +376,7 @@ async fn removes_a_schedule_with_its_runs<M: Maker>() {
     assert!(store.remove_schedule("a").await.unwrap());
     assert!(!store.remove_schedule("a").await.unwrap());
     assert_eq!(store.run("r").await.unwrap(), None);
-    assert!(matches!(store.hold(&run.lease, LENGTH).await, Err(Error::LeaseLost(_))));
+    assert!(matches!(store.renew_lease(&run.lease, LENGTH).await, Err(Error::LeaseLost(_))));
     assert!(matches!(end(&*store, run).await, Err(Error::LeaseLost(_))));
     let left: HashSet<String> = store.runs("a", 9).await.unwrap().into_iter().map(|it| it.id).collect();
     assert!(left.is_empty());
@@ -388,19 +388,19 @@ async fn another_tenant_finds_no_schedule_and_no_run<M: Maker>() {
     ours.add_schedule(&schedule("a")).await.unwrap();
     place.clock().set(61);
     assert_eq!(theirs.schedule("a").await.unwrap(), None);
-    assert_eq!(theirs.schedules(&WhichSchedules { most: 9, ..WhichSchedules::default() }).await.unwrap().1, 0);
-    assert!(theirs.due(9).await.unwrap().is_empty());
-    assert!(theirs.claim(&claim("a", 60, "r")).await.unwrap().is_none());
-    assert!(!theirs.pass_over("a", at(60), None, 1).await.unwrap());
+    assert_eq!(theirs.schedules(&ScheduleFilter { limit: 9, ..ScheduleFilter::default() }).await.unwrap().1, 0);
+    assert!(theirs.due_schedules(9).await.unwrap().is_empty());
+    assert!(theirs.claim_run(&claim("a", 60, "r")).await.unwrap().is_none());
+    assert!(!theirs.skip_occurrence("a", at(60), None, 1).await.unwrap());
     let seen = ours.schedule("a").await.unwrap().unwrap();
-    assert!(!theirs.change_schedule(&seen, seen.updated).await.unwrap());
+    assert!(!theirs.update_schedule(&seen, seen.updated).await.unwrap());
     assert!(!theirs.remove_schedule("a").await.unwrap());
     let run = take(&place, &claim("a", 60, "r")).await.unwrap();
     assert_eq!((theirs.run("r").await.unwrap(), theirs.runs("a", 9).await.unwrap()), (None, Vec::new()));
-    assert!(matches!(theirs.hold(&run.lease, LENGTH).await, Err(Error::LeaseLost(_))));
+    assert!(matches!(theirs.renew_lease(&run.lease, LENGTH).await, Err(Error::LeaseLost(_))));
     // The lease has run out, and only its tenant takes the run over.
     place.clock().set(1000);
-    assert!(theirs.take_over("you", LENGTH, 9).await.unwrap().is_empty());
+    assert!(theirs.take_over_expired("you", LENGTH, 9).await.unwrap().is_empty());
     assert!(theirs.begun_ahead(Duration::ZERO).await.unwrap().is_empty());
-    assert_eq!(ours.take_over("you", LENGTH, 9).await.unwrap().len(), 1);
+    assert_eq!(ours.take_over_expired("you", LENGTH, 9).await.unwrap().len(), 1);
 }

@@ -7,8 +7,8 @@ use std::{
     sync::Arc,
 };
 
-use helve_contract::ports::{Sessions, Spent, Store};
-use helve_store::Sqlite;
+use helve_contract::ports::{Sessions, Store, TokenUsage};
+use helve_store::SqliteStore;
 use rusqlite::Connection;
 
 use crate::suite::{Maker, TestClock, add, begin, said, session, suite};
@@ -59,14 +59,14 @@ fn is_log(path: &Path) -> bool {
 
 impl Place {
     /// A store with the clock of this place.
-    pub(crate) fn sqlite(&self) -> Sqlite {
-        Sqlite::at(self.path()).with_clock(self.1.clone())
+    pub(crate) fn sqlite(&self) -> SqliteStore {
+        SqliteStore::lazy(self.path()).with_clock(self.1.clone())
     }
 }
 
 impl Maker for Place {
     fn store(&self) -> Arc<dyn Store> {
-        Arc::new(Sqlite::open(self.path()).unwrap().with_clock(self.1.clone()))
+        Arc::new(SqliteStore::open(self.path()).unwrap().with_clock(self.1.clone()))
     }
 
     fn store_of(&self, tenant: &str) -> Arc<dyn Store> {
@@ -97,16 +97,16 @@ suite! { Place:
 
 /// A store with 200 messages, closed.
 async fn full(place: &Place) {
-    let store = Sqlite::open(place.path()).unwrap();
+    let store = SqliteStore::open(place.path()).unwrap();
     begin(&store, &session("a")).await.unwrap();
     let messages: Vec<_> = (0..200).map(|n| said(&format!("{n} {}", "x".repeat(2000)), n)).collect();
-    add(&store, "a", &messages, Spent::default()).await.unwrap();
+    add(&store, "a", &messages, TokenUsage::default()).await.unwrap();
 }
 
 #[tokio::test]
 async fn is_its_owners_alone() {
     let place = Place::default();
-    let store = Sqlite::at(place.path());
+    let store = SqliteStore::lazy(place.path());
     assert!(!place.path().parent().unwrap().exists(), "nothing is made before it is used");
     begin(&store, &session("a")).await.unwrap();
     let mode = |path: &Path| format!("{:o}", fs::metadata(path).unwrap().permissions().mode() & 0o777);
@@ -121,11 +121,11 @@ async fn is_its_owners_alone() {
 async fn sets_aside_what_is_no_database() {
     let place = Place::default();
     place.put(&b"dear diary, this is no database at all. ".repeat(200));
-    let store = Sqlite::open(place.path()).unwrap();
+    let store = SqliteStore::open(place.path()).unwrap();
     begin(&store, &session("a")).await.unwrap();
     let damaged = place.damaged();
     assert_eq!(
-        store.remarks(),
+        store.warnings(),
         [format!(
             "the store {} was damaged; it has been set aside as {}, and a new one was begun",
             place.path().display(),
@@ -147,7 +147,7 @@ async fn a_link_in_place_of_the_store_or_its_log_is_refused_and_its_target_untou
         let link = PathBuf::from(format!("{}{end}", place.path().display()));
         std::os::unix::fs::symlink(&victim, &link).unwrap();
         let before = place.names();
-        let told = match Sqlite::at(place.path()).messages("a", None, 1).await {
+        let told = match SqliteStore::lazy(place.path()).messages("a", None, 1).await {
             Ok(_) => panic!("{end}: the link was followed"),
             Err(error) => error.to_string(),
         };
@@ -163,7 +163,7 @@ async fn a_link_in_place_of_the_store_or_its_log_is_refused_and_its_target_untou
     let folder = place.path().parent().unwrap().to_owned();
     fs::create_dir_all(folder.join("real")).unwrap();
     std::os::unix::fs::symlink("real", folder.join("way")).unwrap();
-    begin(&Sqlite::open(folder.join("way/store.db")).unwrap(), &session("a")).await.unwrap();
+    begin(&SqliteStore::open(folder.join("way/store.db")).unwrap(), &session("a")).await.unwrap();
     assert!(folder.join("real/store.db").is_file());
 }
 
@@ -178,15 +178,15 @@ async fn sets_aside_a_file_that_was_cut_or_overwritten() {
         let mut bytes = fs::read(place.path()).unwrap();
         harm(&mut bytes);
         place.put(&bytes);
-        let store = Sqlite::at(place.path());
+        let store = SqliteStore::lazy(place.path());
         // The first one who meets the damage may be told; the next one finds a sound store.
         let first = store.messages("a", None, 1000).await;
         if let Err(error) = &first {
             assert!(error.to_string().ends_with("a new one was begun; do this again"), "{error}");
         }
         begin(&store, &session("b")).await.unwrap();
-        assert_eq!(add(&store, "b", &[said("hello", 1)], Spent::default()).await.unwrap(), 1);
-        assert_eq!(store.remarks().len(), 1);
+        assert_eq!(add(&store, "b", &[said("hello", 1)], TokenUsage::default()).await.unwrap(), 1);
+        assert_eq!(store.warnings().len(), 1);
         assert_eq!(fs::read(place.damaged()).unwrap(), bytes, "as it was found");
     }
 }
@@ -194,13 +194,13 @@ async fn sets_aside_a_file_that_was_cut_or_overwritten() {
 #[tokio::test]
 async fn keeps_the_log_of_a_file_that_was_emptied() {
     let place = Place::default();
-    let store = Sqlite::open(place.path()).unwrap();
+    let store = SqliteStore::open(place.path()).unwrap();
     begin(&store, &session("a")).await.unwrap();
     let log = fs::read(place.path().with_file_name("store.db-wal")).unwrap();
     drop(store);
     place.put(b"");
     fs::write(place.path().with_file_name("store.db-wal"), &log).unwrap();
-    let store = Sqlite::open(place.path()).unwrap();
+    let store = SqliteStore::open(place.path()).unwrap();
     begin(&store, &session("a")).await.unwrap();
     drop(store);
     assert_eq!(place.names(), ["store.db", "store.db.damaged-T", "store.db.damaged-T-wal"]);
@@ -213,15 +213,17 @@ async fn is_set_aside_once_however_many_find_it() {
     let all: Vec<_> = (0..8)
         .map(|n| {
             let place = place.clone();
-            tokio::spawn(async move { begin(&Sqlite::at(place.path()), &session(&n.to_string())).await.unwrap() })
+            tokio::spawn(
+                async move { begin(&SqliteStore::lazy(place.path()), &session(&n.to_string())).await.unwrap() },
+            )
         })
         .collect();
     for one in all {
         one.await.unwrap();
     }
-    let store = Sqlite::open(place.path()).unwrap();
+    let store = SqliteStore::open(place.path()).unwrap();
     for n in 0..8 {
-        assert!(store.conversation(&n.to_string()).await.unwrap().is_some(), "{n}");
+        assert!(store.get_session(&n.to_string()).await.unwrap().is_some(), "{n}");
     }
     drop(store);
     assert_eq!(place.names(), ["store.db", "store.db.damaged-T"]);
@@ -241,7 +243,7 @@ async fn refuses_what_a_newer_program_wrote_and_leaves_it_alone() {
         .unwrap();
         drop(raw);
         let before = fs::read(place.path()).unwrap();
-        let refused = Sqlite::open(place.path()).map(drop).unwrap_err().to_string();
+        let refused = SqliteStore::open(place.path()).map(drop).unwrap_err().to_string();
         let want = format!(
             "{} was written by {name} in format 99, and this helve ({}) reads up to format 7. Use {name} or a later \
              one, or choose another file with store.file",
@@ -262,7 +264,7 @@ async fn leaves_the_database_of_another_program_alone() {
     raw.execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
     drop(raw);
     let before = fs::read(place.path()).unwrap();
-    let refused = Sqlite::at(place.path()).conversation("a").await.unwrap_err().to_string();
+    let refused = SqliteStore::lazy(place.path()).get_session("a").await.unwrap_err().to_string();
     let want = " is a database of another program; choose another file for the store";
     assert_eq!(refused, format!("{}{want}", place.path().display()));
     assert!(fs::read(place.path()).unwrap() == before);
@@ -272,21 +274,21 @@ async fn leaves_the_database_of_another_program_alone() {
 #[tokio::test]
 async fn begins_anew_when_the_file_is_taken_away() {
     let place = Place::default();
-    let store = Sqlite::open(place.path()).unwrap();
+    let store = SqliteStore::open(place.path()).unwrap();
     begin(&store, &session("a")).await.unwrap();
     for name in place.names() {
         fs::remove_file(place.path().with_file_name(name)).unwrap();
     }
-    assert_eq!(store.conversation("a").await.unwrap(), None);
+    assert_eq!(store.get_session("a").await.unwrap(), None);
     begin(&store, &session("b")).await.unwrap();
-    assert!(Sqlite::open(place.path()).unwrap().conversation("b").await.unwrap().is_some());
+    assert!(SqliteStore::open(place.path()).unwrap().get_session("b").await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn says_what_to_do_when_there_is_no_place_for_it() {
     let place = Place::default();
     fs::write(place.path().parent().unwrap(), "a file where the folder should be").unwrap();
-    let error = Sqlite::open(place.path()).map(|_| ()).unwrap_err().to_string();
+    let error = SqliteStore::open(place.path()).map(|_| ()).unwrap_err().to_string();
     let want = " cannot be made, because a file lies where its folder should be; move that away";
     assert_eq!(error, format!("{}{want}", place.path().display()));
 }

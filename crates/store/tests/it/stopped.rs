@@ -8,9 +8,9 @@ use std::{
 
 use helve_contract::{
     Error,
-    ports::{Sessions, Spent},
+    ports::{Sessions, TokenUsage},
 };
-use helve_store::Sqlite;
+use helve_store::SqliteStore;
 
 use crate::{
     sqlite::Place,
@@ -26,13 +26,13 @@ const LENGTH: Duration = Duration::from_secs(1);
 #[tokio::test]
 async fn writer() {
     let Ok(path) = std::env::var(ORDER) else { return };
-    let store = Sqlite::at(path);
+    let store = SqliteStore::lazy(path);
     let lease = store.claim_session("a", "stopped", LENGTH).await.unwrap();
     let tell = |line: String| writeln!(std::io::stderr().lock(), "{line}").unwrap();
     loop {
         let wrote = async {
             store.hold_session(&lease, LENGTH).await?;
-            store.append(&lease, &[said("from the one that is stopped", 0)], Spent::default()).await
+            store.append_messages(&lease, &[said("from the one that is stopped", 0)], TokenUsage::default()).await
         };
         match wrote.await {
             Ok(added) => tell(format!("kept {}", added.last)),
@@ -42,7 +42,7 @@ async fn writer() {
         tokio::time::sleep(LENGTH / 10).await;
     }
     // Whatever it tries now.
-    assert!(store.append(&lease, &[said("too late", 0)], Spent::default()).await.is_err());
+    assert!(store.append_messages(&lease, &[said("too late", 0)], TokenUsage::default()).await.is_err());
     tell("lost".to_owned());
 }
 
@@ -89,7 +89,7 @@ async fn a_process_that_was_stopped_beyond_its_lease_writes_nothing() {
 /// Stops one process after the other beyond its lease. How many.
 async fn stop_processes(rounds: impl Iterator<Item = u64>) -> u64 {
     let place = Place::default();
-    let store = Sqlite::at(place.path());
+    let store = SqliteStore::lazy(place.path());
     begin(&store, &session("a")).await.unwrap();
     let mut done = 0;
     for round in rounds {
@@ -115,11 +115,11 @@ async fn stop_processes(rounds: impl Iterator<Item = u64>) -> u64 {
                 Err(error) => panic!("{error}"),
             }
         };
-        let taken = store.append(&lease, &[said("taken over", 0)], Spent::default()).await.unwrap();
+        let taken = store.append_messages(&lease, &[said("taken over", 0)], TokenUsage::default()).await.unwrap();
         writer.signal("-CONT");
         assert!(lines.any(|line| line == "lost"), "round {round}");
         assert!(writer.0.wait().unwrap().success());
-        let record = store.conversation("a").await.unwrap().unwrap();
+        let record = store.get_session("a").await.unwrap().unwrap();
         assert_eq!(record.messages, taken.last, "round {round}");
         store.release_session(&lease).await.unwrap();
         done += 1;
@@ -130,7 +130,7 @@ async fn stop_processes(rounds: impl Iterator<Item = u64>) -> u64 {
 #[tokio::test]
 async fn the_lease_of_a_process_that_is_gone_is_free_at_once() {
     let place = Place::default();
-    let store = Sqlite::at(place.path());
+    let store = SqliteStore::lazy(place.path());
     begin(&store, &session("a")).await.unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["stopped::writer", "--exact", "--nocapture"])

@@ -11,7 +11,10 @@ use std::{
 use helve_contract::{
     Error, Result,
     jiff::Timestamp,
-    ports::{Clock, InboxItem, Lease, Message, Part, Retitle, SessionRecord, Speaker, Spent, Store, Which},
+    ports::{
+        Clock, InboxItem, Lease, Message, MessagePart, MessageRole, SessionFilter, SessionRecord, SessionUpdate, Store,
+        TokenUsage,
+    },
 };
 use serde_json::json;
 
@@ -50,13 +53,18 @@ pub(crate) async fn lease(store: &(impl Store + ?Sized), id: &str) -> Lease {
 
 pub(crate) async fn begin(store: &(impl Store + ?Sized), record: &SessionRecord) -> Result<SessionRecord> {
     let lease = lease(store, &record.id).await;
-    let begun = store.begin(&lease, record).await;
+    let begun = store.create_session(&lease, record).await;
     store.release_session(&lease).await.unwrap();
     begun
 }
 
 /// Adds messages under a lease of their own; waits while another one adds some.
-pub(crate) async fn add(store: &(impl Store + ?Sized), id: &str, messages: &[Message], spent: Spent) -> Result<u64> {
+pub(crate) async fn add(
+    store: &(impl Store + ?Sized),
+    id: &str,
+    messages: &[Message],
+    spent: TokenUsage,
+) -> Result<u64> {
     loop {
         let owner = helve_contract::ids::new_id();
         let lease = match store.claim_session(id, &owner, LENGTH).await {
@@ -66,7 +74,7 @@ pub(crate) async fn add(store: &(impl Store + ?Sized), id: &str, messages: &[Mes
             }
             claimed => claimed?,
         };
-        let added = store.append(&lease, messages, spent).await;
+        let added = store.append_messages(&lease, messages, spent).await;
         store.release_session(&lease).await?;
         return added.map(|it| it.last);
     }
@@ -99,7 +107,7 @@ pub(crate) fn session(id: &str) -> SessionRecord {
         model: "m".into(),
         workspace: "/w".into(),
         messages: 0,
-        spent: Spent::default(),
+        spent: TokenUsage::default(),
         view_from: None,
         created: at(0),
         updated: at(0),
@@ -107,16 +115,22 @@ pub(crate) fn session(id: &str) -> SessionRecord {
 }
 
 pub(crate) fn said(text: &str, second: i64) -> Message {
-    Message { seq: 0, role: Speaker::User, parts: vec![Part::Text { text: text.into() }], created: at(second) }
+    Message {
+        seq: 0,
+        role: MessageRole::User,
+        parts: vec![MessagePart::Text { text: text.into() }],
+        created: at(second),
+    }
 }
 
 fn words(messages: &[Message]) -> Vec<String> {
-    let part = |part: &Part| if let Part::Text { text } = part { text.clone() } else { format!("{part:?}") };
+    let part =
+        |part: &MessagePart| if let MessagePart::Text { text } = part { text.clone() } else { format!("{part:?}") };
     messages.iter().map(|m| format!("{} {}", m.seq, m.parts.iter().map(part).collect::<String>())).collect()
 }
 
-async fn ids(store: &dyn Store, which: Which) -> (Vec<String>, u64) {
-    let (found, total) = store.conversations(&which).await.unwrap();
+async fn ids(store: &dyn Store, which: SessionFilter) -> (Vec<String>, u64) {
+    let (found, total) = store.list_sessions(&which).await.unwrap();
     (found.into_iter().map(|it| it.id).collect(), total)
 }
 
@@ -125,7 +139,7 @@ pub(crate) async fn keeps_a_conversation_as_it_was_told<M: Maker>() {
     let store = place.store();
     let record = SessionRecord {
         parent: Some("nowhere".into()),
-        spent: Spent { prompt_tokens: 1, completion_tokens: 2, cost: 0.25, ..Spent::default() },
+        spent: TokenUsage { prompt_tokens: 1, completion_tokens: 2, cost: 0.25, ..TokenUsage::default() },
         view_from: Some(7),
         label: Some("hook:build".into()),
         ..session("a")
@@ -134,9 +148,9 @@ pub(crate) async fn keeps_a_conversation_as_it_was_told<M: Maker>() {
     let begun = begin(&*store, &record).await.unwrap();
     let record = SessionRecord { created: at(77), updated: at(77), ..record };
     assert_eq!(begun, record);
-    assert_eq!(store.conversation("a").await.unwrap(), Some(record.clone()));
-    assert_eq!(place.store().conversation("a").await.unwrap(), Some(record.clone()));
-    assert_eq!(store.conversation("b").await.unwrap(), None);
+    assert_eq!(store.get_session("a").await.unwrap(), Some(record.clone()));
+    assert_eq!(place.store().get_session("a").await.unwrap(), Some(record.clone()));
+    assert_eq!(store.get_session("b").await.unwrap(), None);
     assert_eq!(begin(&*store, &record).await.unwrap_err().to_string(), "there is already a conversation `a`");
 }
 
@@ -146,22 +160,22 @@ pub(crate) async fn keeps_every_kind_of_part<M: Maker>() {
     begin(&*store, &session("a")).await.unwrap();
     let text = |text: &str| text.to_owned();
     let parts = vec![
-        Part::Text { text: text("ü\u{0}\n\u{1F600}") },
-        Part::Reasoning { thinking: text("hm") },
-        Part::Opaque {
+        MessagePart::Text { text: text("ü\u{0}\n\u{1F600}") },
+        MessagePart::Reasoning { thinking: text("hm") },
+        MessagePart::Opaque {
             api: text("chat"),
             model: text("m"),
             data: serde_json::json!({ "signature": "s==", "n": [1.5, null] }),
         },
-        Part::ToolCall { id: text("1"), name: text("read"), input: text("{\"path\":"), finished: false },
-        Part::ToolResult { tool_call_id: text("1"), name: text("read"), content: text("no"), is_error: true },
-        Part::Binary { path: text("a.png"), mime_type: text("image/png"), data: text("AAAA") },
-        Part::Finish { reason: text("tool_use").into() },
+        MessagePart::ToolCall { id: text("1"), name: text("read"), input: text("{\"path\":"), finished: false },
+        MessagePart::ToolResult { tool_call_id: text("1"), name: text("read"), content: text("no"), is_error: true },
+        MessagePart::Binary { path: text("a.png"), mime_type: text("image/png"), data: text("AAAA") },
+        MessagePart::Finish { reason: text("tool_use").into() },
     ];
-    for role in [Speaker::User, Speaker::Assistant, Speaker::Tool, Speaker::System] {
+    for role in [MessageRole::User, MessageRole::Assistant, MessageRole::Tool, MessageRole::System] {
         let message = Message { seq: 0, role, parts: parts.clone(), created: at(1) };
         place.clock().set(1);
-        let seq = add(&*store, "a", std::slice::from_ref(&message), Spent::default()).await.unwrap();
+        let seq = add(&*store, "a", std::slice::from_ref(&message), TokenUsage::default()).await.unwrap();
         let last = place.store().messages("a", None, 1).await.unwrap();
         assert_eq!(last, [Message { seq, ..message }]);
     }
@@ -171,7 +185,7 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
     let place = M::default();
     let store = &*place.store();
     begin(store, &session("a")).await.unwrap();
-    let spent = Spent {
+    let spent = TokenUsage {
         prompt_tokens: 10,
         completion_tokens: 3,
         cost: 0.5,
@@ -183,16 +197,16 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
     assert_eq!(add(store, "a", &[said("one", 5), said("two", 6)], spent).await.unwrap(), 2);
     // A clock that goes back does not make the conversation older, and a cost that is none costs nothing.
     place.clock().set(2);
-    assert_eq!(add(store, "a", &[said("three", 5)], Spent { cost: f64::NAN, ..spent }).await.unwrap(), 3);
+    assert_eq!(add(store, "a", &[said("three", 5)], TokenUsage { cost: f64::NAN, ..spent }).await.unwrap(), 3);
     store.add_cost("a", spent).await.unwrap();
     let usage = store.usage("a", 10).await.unwrap();
     let taken: Vec<_> = usage.iter().map(|it| (it.at, it.spent)).collect();
-    assert_eq!(taken, [(at(9), spent), (at(2), Spent { cost: 0.0, ..spent })]);
+    assert_eq!(taken, [(at(9), spent), (at(2), TokenUsage { cost: 0.0, ..spent })]);
     assert_eq!(store.usage("a", 1).await.unwrap(), usage[1..]);
     assert_eq!(store.usage("b", 9).await.unwrap(), []);
     let want = SessionRecord {
         messages: 3,
-        spent: Spent {
+        spent: TokenUsage {
             prompt_tokens: 30,
             completion_tokens: 9,
             cost: 1.0,
@@ -203,7 +217,7 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
         updated: at(9),
         ..session("a")
     };
-    assert_eq!(store.conversation("a").await.unwrap(), Some(want));
+    assert_eq!(store.get_session("a").await.unwrap(), Some(want));
     let lost = add(store, "b", &[said("x", 0)], spent).await.unwrap_err();
     assert_eq!(lost.to_string(), "there is no conversation `b`");
     let lost = store.add_cost("b", spent).await.unwrap_err();
@@ -216,8 +230,8 @@ pub(crate) async fn gives_messages_in_pages_from_the_end<M: Maker>() {
     begin(store, &session("a")).await.unwrap();
     begin(store, &session("b")).await.unwrap();
     for n in 1..=5 {
-        add(store, "a", &[said(&format!("a{n}"), n)], Spent::default()).await.unwrap();
-        add(store, "b", &[said(&format!("b{n}"), n)], Spent::default()).await.unwrap();
+        add(store, "a", &[said(&format!("a{n}"), n)], TokenUsage::default()).await.unwrap();
+        add(store, "b", &[said(&format!("b{n}"), n)], TokenUsage::default()).await.unwrap();
     }
     let page = async |before, most| words(&store.messages("a", before, most).await.unwrap());
     assert_eq!(page(None, 2).await, ["4 a4", "5 a5"]);
@@ -233,20 +247,20 @@ pub(crate) async fn takes_a_turn_back<M: Maker>() {
     let store = M::default().store_kept();
     let store = &*store.1;
     begin(store, &session("a")).await.unwrap();
-    add(store, "a", &[said("1", 1), said("2", 2), said("3", 3)], Spent::default()).await.unwrap();
+    add(store, "a", &[said("1", 1), said("2", 2), said("3", 3)], TokenUsage::default()).await.unwrap();
     let held = lease(store, "a").await;
-    store.retitle(&held, &Retitle { view_from: Some(2), ..Retitle::default() }).await.unwrap();
-    assert_eq!(store.take_back(&held, 3).await.unwrap(), 1);
-    assert_eq!(store.conversation("a").await.unwrap().unwrap().view_from, Some(2));
-    assert_eq!(store.take_back(&held, 2).await.unwrap(), 1);
-    let left = store.conversation("a").await.unwrap().unwrap();
+    store.update_session(&held, &SessionUpdate { view_from: Some(2), ..SessionUpdate::default() }).await.unwrap();
+    assert_eq!(store.truncate_messages(&held, 3).await.unwrap(), 1);
+    assert_eq!(store.get_session("a").await.unwrap().unwrap().view_from, Some(2));
+    assert_eq!(store.truncate_messages(&held, 2).await.unwrap(), 1);
+    let left = store.get_session("a").await.unwrap().unwrap();
     assert_eq!((left.messages, left.view_from), (1, None));
-    assert_eq!(store.take_back(&held, 2).await.unwrap(), 0);
+    assert_eq!(store.truncate_messages(&held, 2).await.unwrap(), 0);
     store.release_session(&held).await.unwrap();
-    assert_eq!(add(store, "a", &[said("again", 4)], Spent::default()).await.unwrap(), 2);
+    assert_eq!(add(store, "a", &[said("again", 4)], TokenUsage::default()).await.unwrap(), 2);
     assert_eq!(words(&store.messages("a", None, 9).await.unwrap()), ["1 1", "2 again"]);
     let held = lease(store, "b").await;
-    assert_eq!(store.take_back(&held, 1).await.unwrap_err().to_string(), "there is no conversation `b`");
+    assert_eq!(store.truncate_messages(&held, 1).await.unwrap_err().to_string(), "there is no conversation `b`");
 }
 
 pub(crate) async fn lists_the_last_used_first<M: Maker>() {
@@ -263,22 +277,22 @@ pub(crate) async fn lists_the_last_used_first<M: Maker>() {
         place.clock().set(used);
         begin(store, &SessionRecord { user, workspace, parent, ..session(id) }).await.unwrap();
     }
-    let all = Which { most: 10, ..Which::default() };
-    let ann = Which { user: Some("ann".into()), ..all.clone() };
+    let all = SessionFilter { limit: 10, ..SessionFilter::default() };
+    let ann = SessionFilter { user: Some("ann".into()), ..all.clone() };
     let list = async |which| {
         let (ids, total) = ids(store, which).await;
         format!("{} of {total}", ids.concat())
     };
     assert_eq!(list(all.clone()).await, "bcdea of 5");
     assert_eq!(list(ann.clone()).await, "cdea of 4");
-    assert_eq!(list(Which { most: 2, offset: 1, ..ann.clone() }).await, "de of 4");
-    assert_eq!(list(Which { most: 0, ..ann.clone() }).await, " of 4");
-    assert_eq!(list(Which { offset: u64::MAX, most: u64::MAX, ..ann.clone() }).await, " of 4");
-    assert_eq!(list(Which { top_only: true, ..ann.clone() }).await, "cea of 3");
-    assert_eq!(list(Which { workspace: Some("/w".into()), ..ann }).await, "dea of 3");
-    assert_eq!(list(Which { parent: Some("a".into()), ..all.clone() }).await, "d of 1");
+    assert_eq!(list(SessionFilter { limit: 2, offset: 1, ..ann.clone() }).await, "de of 4");
+    assert_eq!(list(SessionFilter { limit: 0, ..ann.clone() }).await, " of 4");
+    assert_eq!(list(SessionFilter { offset: u64::MAX, limit: u64::MAX, ..ann.clone() }).await, " of 4");
+    assert_eq!(list(SessionFilter { top_level_only: true, ..ann.clone() }).await, "cea of 3");
+    assert_eq!(list(SessionFilter { workspace: Some("/w".into()), ..ann }).await, "dea of 3");
+    assert_eq!(list(SessionFilter { parent: Some("a".into()), ..all.clone() }).await, "d of 1");
     place.clock().set(99);
-    add(store, "a", &[said("hello", 99)], Spent::default()).await.unwrap();
+    add(store, "a", &[said("hello", 99)], TokenUsage::default()).await.unwrap();
     assert_eq!(list(all).await, "abcde of 5");
 }
 
@@ -287,11 +301,17 @@ pub(crate) async fn says_anew_only_what_is_given<M: Maker>() {
     let store = &*store.1;
     begin(store, &session("a")).await.unwrap();
     let held = lease(store, "a").await;
-    store.retitle(&held, &Retitle { title: Some("t".into()), ..Retitle::default() }).await.unwrap();
-    store.retitle(&held, &Retitle { model: Some("n".into()), view_from: Some(3), ..Retitle::default() }).await.unwrap();
+    store.update_session(&held, &SessionUpdate { title: Some("t".into()), ..SessionUpdate::default() }).await.unwrap();
+    store
+        .update_session(
+            &held,
+            &SessionUpdate { model: Some("n".into()), view_from: Some(3), ..SessionUpdate::default() },
+        )
+        .await
+        .unwrap();
     let want = SessionRecord { title: "t".into(), model: "n".into(), view_from: Some(3), ..session("a") };
-    assert_eq!(store.conversation("a").await.unwrap(), Some(want));
-    let lost = store.retitle(&lease(store, "b").await, &Retitle::default()).await.unwrap_err();
+    assert_eq!(store.get_session("a").await.unwrap(), Some(want));
+    let lost = store.update_session(&lease(store, "b").await, &SessionUpdate::default()).await.unwrap_err();
     assert_eq!(lost.to_string(), "there is no conversation `b`");
 }
 
@@ -300,17 +320,17 @@ pub(crate) async fn discards_a_conversation_with_all_that_came_of_it<M: Maker>()
     let store = &*store.1;
     for (id, parent) in [("a", None), ("b", Some("a")), ("c", Some("b")), ("d", None)] {
         begin(store, &SessionRecord { parent: parent.map(str::to_owned), ..session(id) }).await.unwrap();
-        add(store, id, &[said("hello", 1)], Spent::default()).await.unwrap();
+        add(store, id, &[said("hello", 1)], TokenUsage::default()).await.unwrap();
         let held = lease(store, id).await;
-        store.write_slate(&held, "todo", json!(["x"])).await.unwrap();
+        store.set_state(&held, "todo", json!(["x"])).await.unwrap();
         store.release_session(&held).await.unwrap();
     }
-    assert!(store.discard("a").await.unwrap());
-    assert!(!store.discard("a").await.unwrap());
-    assert_eq!(ids(store, Which { most: 9, ..Which::default() }).await, (vec!["d".to_owned()], 1));
+    assert!(store.delete_session("a").await.unwrap());
+    assert!(!store.delete_session("a").await.unwrap());
+    assert_eq!(ids(store, SessionFilter { limit: 9, ..SessionFilter::default() }).await, (vec!["d".to_owned()], 1));
     for (id, left) in [("a", 0), ("b", 0), ("c", 0), ("d", 1)] {
         assert_eq!(store.messages(id, None, 9).await.unwrap().len(), left);
-        assert_eq!(store.slate(id, "todo").await.unwrap().is_some(), left == 1);
+        assert_eq!(store.get_state(id, "todo").await.unwrap().is_some(), left == 1);
     }
     // The id is free again, and the new conversation is empty.
     begin(store, &session("a")).await.unwrap();
@@ -320,7 +340,7 @@ pub(crate) async fn discards_a_conversation_with_all_that_came_of_it<M: Maker>()
 pub(crate) async fn keeps_slates_apart<M: Maker>() {
     let place = M::default();
     let store = place.store();
-    assert_eq!(store.slate("a", "todo").await.unwrap(), None);
+    assert_eq!(store.get_state("a", "todo").await.unwrap(), None);
     let (a, b) = (lease(&*store, "a").await, lease(&*store, "b").await);
     for (second, lease, name, value) in [
         (1, &a, "todo", json!([1])),
@@ -329,14 +349,14 @@ pub(crate) async fn keeps_slates_apart<M: Maker>() {
         (4, &a, "todo", json!([2])),
     ] {
         place.clock().set(second);
-        store.write_slate(lease, name, value).await.unwrap();
+        store.set_state(lease, name, value).await.unwrap();
     }
     let other = place.store();
-    let told = async |session, name| other.slate(session, name).await.unwrap().map(|it| (it.value, it.updated));
+    let told = async |session, name| other.get_state(session, name).await.unwrap().map(|it| (it.value, it.updated));
     assert_eq!(told("a", "todo").await, Some((json!([2]), at(4))));
     assert_eq!(told("b", "todo").await, Some((json!({"x": null}), at(3))));
-    assert!(store.wipe_slate(&a, "todo").await.unwrap());
-    assert!(!store.wipe_slate(&a, "todo").await.unwrap());
+    assert!(store.delete_state(&a, "todo").await.unwrap());
+    assert!(!store.delete_state(&a, "todo").await.unwrap());
     assert_eq!(told("a", "todo").await, None);
     assert_eq!(told("a", "pad").await, Some((json!("p"), at(2))));
 }
@@ -354,8 +374,8 @@ pub(crate) async fn takes_eight_writers_at_once<M: Maker>() {
                 begin(&*store, &session(&own)).await.unwrap();
                 for i in 1..=EACH {
                     let message = [said(&format!("{n}.{i}"), 1)];
-                    assert_eq!(add(&*store, &own, &message, Spent::default()).await.unwrap(), i);
-                    add(&*store, "all", &message, Spent::default()).await.unwrap();
+                    assert_eq!(add(&*store, &own, &message, TokenUsage::default()).await.unwrap(), i);
+                    add(&*store, "all", &message, TokenUsage::default()).await.unwrap();
                     assert_eq!(store.messages(&own, None, 1).await.unwrap()[0].seq, i);
                 }
             })
@@ -393,58 +413,60 @@ pub(crate) async fn a_stale_lease_writes_nothing<M: Maker>() {
         place.clock().set(round * 100 + 80);
         let new = store.claim_session("a", "second", LENGTH).await.unwrap();
         assert!(new.epoch > old.epoch);
-        let before = (store.conversation("a").await.unwrap(), store.slate("a", "pad").await.unwrap());
+        let before = (store.get_session("a").await.unwrap(), store.get_state("a", "pad").await.unwrap());
         let lost = [
             add_under(store, &old, "stale").await.map(drop),
-            store.append(&old, &[], Spent { cost: 1.0, ..Spent::default() }).await.map(drop),
-            store.take_back(&old, 1).await.map(drop),
-            store.retitle(&old, &Retitle { title: Some("stale".into()), ..Retitle::default() }).await,
-            store.write_slate(&old, "pad", json!("stale")).await,
-            store.wipe_slate(&old, "pad").await.map(drop),
-            store.begin(&Lease { key: "b".into(), ..old.clone() }, &session("b")).await.map(drop),
+            store.append_messages(&old, &[], TokenUsage { cost: 1.0, ..TokenUsage::default() }).await.map(drop),
+            store.truncate_messages(&old, 1).await.map(drop),
+            store
+                .update_session(&old, &SessionUpdate { title: Some("stale".into()), ..SessionUpdate::default() })
+                .await,
+            store.set_state(&old, "pad", json!("stale")).await,
+            store.delete_state(&old, "pad").await.map(drop),
+            store.create_session(&Lease { key: "b".into(), ..old.clone() }, &session("b")).await.map(drop),
             store.hold_session(&old, LENGTH).await.map(drop),
             store.release_session(&old).await,
         ];
         for (write, outcome) in lost.into_iter().enumerate() {
             assert!(matches!(outcome, Err(Error::LeaseLost(_))), "write {write} of round {round}: {outcome:?}");
         }
-        assert_eq!((store.conversation("a").await.unwrap(), store.slate("a", "pad").await.unwrap()), before);
-        store.write_slate(&new, "pad", json!(round)).await.unwrap();
+        assert_eq!((store.get_session("a").await.unwrap(), store.get_state("a", "pad").await.unwrap()), before);
+        store.set_state(&new, "pad", json!(round)).await.unwrap();
         store.release_session(&new).await.unwrap();
     }
-    assert_eq!(store.conversation("a").await.unwrap().unwrap().messages, 2000);
+    assert_eq!(store.get_session("a").await.unwrap().unwrap().messages, 2000);
 }
 
 async fn add_under(store: &dyn Store, lease: &Lease, text: &str) -> Result<u64> {
-    store.append(lease, &[said(text, 0)], Spent::default()).await.map(|it| it.last)
+    store.append_messages(lease, &[said(text, 0)], TokenUsage::default()).await.map(|it| it.last)
 }
 
 pub(crate) async fn the_holder_moves_in_what_others_left<M: Maker>() {
     let place = M::default();
     let store = &*place.store();
-    let unknown = store.post("a", &InboxItem::text(Speaker::User, "x")).await.unwrap_err();
+    let unknown = store.post("a", &InboxItem::text(MessageRole::User, "x")).await.unwrap_err();
     assert_eq!(unknown.to_string(), "there is no conversation `a`");
     begin(store, &session("a")).await.unwrap();
     let held = lease(store, "a").await;
     add_under(store, &held, "one").await.unwrap();
     // Nobody needs a lease to leave something.
     let other = place.store();
-    other.post("a", &InboxItem::text(Speaker::User, "two")).await.unwrap();
-    other.post("a", &InboxItem::text(Speaker::System, "three")).await.unwrap();
+    other.post("a", &InboxItem::text(MessageRole::User, "two")).await.unwrap();
+    other.post("a", &InboxItem::text(MessageRole::System, "three")).await.unwrap();
     assert_eq!(words(&store.messages("a", None, 9).await.unwrap()), ["1 one"]);
     let moved = store.take_inbox(&held).await.unwrap();
     assert_eq!((words(&moved.messages), moved.undone), (vec!["2 two".to_owned(), "3 three".to_owned()], false));
     assert_eq!(words(&store.messages("a", None, 9).await.unwrap()), ["1 one", "2 two", "3 three"]);
-    other.post("a", &InboxItem::text(Speaker::User, "wrong")).await.unwrap();
+    other.post("a", &InboxItem::text(MessageRole::User, "wrong")).await.unwrap();
     other.post("a", &InboxItem::Undo { from: 3 }).await.unwrap();
-    other.post("a", &InboxItem::text(Speaker::User, "right")).await.unwrap();
+    other.post("a", &InboxItem::text(MessageRole::User, "right")).await.unwrap();
     let stale = Lease { epoch: held.epoch - 1, ..held.clone() };
     assert!(matches!(store.take_inbox(&stale).await, Err(Error::LeaseLost(_))));
     let moved = store.take_inbox(&held).await.unwrap();
     assert_eq!((words(&moved.messages), moved.undone), (vec!["3 right".to_owned()], true));
     assert_eq!(words(&store.messages("a", None, 9).await.unwrap()), ["1 one", "2 two", "3 right"]);
     assert!(store.take_inbox(&held).await.unwrap().messages.is_empty());
-    assert_eq!(store.conversation("a").await.unwrap().unwrap().messages, 3);
+    assert_eq!(store.get_session("a").await.unwrap().unwrap().messages, 3);
 }
 
 pub(crate) async fn nobody_removes_a_session_that_is_held<M: Maker>() {
@@ -454,7 +476,7 @@ pub(crate) async fn nobody_removes_a_session_that_is_held<M: Maker>() {
     let held = lease(store, "a").await;
     let holder = store.session_holder("a").await.unwrap().unwrap();
     assert_eq!((holder.pid, holder.since, holder.until), (std::process::id(), at(0), at(30)));
-    let error = store.discard("a").await.unwrap_err().to_string();
+    let error = store.delete_session("a").await.unwrap_err().to_string();
     let want = format!(
         "session a is in use by process {} on {} since 2027-01-15T08:00:00Z. Wait until its turn ends or stop that \
          process, then retry",
@@ -463,60 +485,64 @@ pub(crate) async fn nobody_removes_a_session_that_is_held<M: Maker>() {
     assert_eq!(error, want);
     store.release_session(&held).await.unwrap();
     assert_eq!(store.session_holder("a").await.unwrap(), None);
-    assert!(store.discard("a").await.unwrap());
+    assert!(store.delete_session("a").await.unwrap());
 }
 
 pub(crate) async fn tenants_see_nothing_of_each_other<M: Maker>() {
     let place = M::default();
     let (ours, theirs) = (&*place.store(), &*place.store_of("other"));
     begin(ours, &session("a")).await.unwrap();
-    add(ours, "a", &[said("ours", 0)], Spent::default()).await.unwrap();
-    assert_eq!(theirs.conversation("a").await.unwrap(), None);
-    assert_eq!(theirs.conversations(&Which { most: 9, ..Which::default() }).await.unwrap().1, 0);
+    add(ours, "a", &[said("ours", 0)], TokenUsage::default()).await.unwrap();
+    assert_eq!(theirs.get_session("a").await.unwrap(), None);
+    assert_eq!(theirs.list_sessions(&SessionFilter { limit: 9, ..SessionFilter::default() }).await.unwrap().1, 0);
     assert!(theirs.messages("a", None, 9).await.unwrap().is_empty());
     // The same id, held by both at once.
     let (held, other) = (lease(ours, "a").await, theirs.claim_session("a", "other", LENGTH).await.unwrap());
-    theirs.begin(&other, &session("a")).await.unwrap();
+    theirs.create_session(&other, &session("a")).await.unwrap();
     add_under(theirs, &other, "theirs").await.unwrap();
-    ours.write_slate(&held, "pad", json!(1)).await.unwrap();
-    assert_eq!(theirs.slate("a", "pad").await.unwrap(), None);
+    ours.set_state(&held, "pad", json!(1)).await.unwrap();
+    assert_eq!(theirs.get_state("a", "pad").await.unwrap(), None);
     let note = helve_contract::ports::NewNote { text: "ferns like shade".into(), ..Default::default() };
     let saved = ours.save_note("ann", &note).await.unwrap();
     assert_eq!(theirs.notes("ann", 0, 9).await.unwrap().1, 0);
-    assert!(!theirs.forget_note("ann", &saved.id).await.unwrap());
-    let question =
-        helve_contract::ports::Recall { text: "shade".into(), user: Some("ann".into()), most: 5, ..Default::default() };
-    assert!(theirs.recall(&question).await.unwrap().is_empty());
-    assert_eq!(ours.recall(&question).await.unwrap().len(), 1);
+    assert!(!theirs.delete_note("ann", &saved.id).await.unwrap());
+    let question = helve_contract::ports::MemoryQuery {
+        text: "shade".into(),
+        user: Some("ann".into()),
+        limit: 5,
+        ..Default::default()
+    };
+    assert!(theirs.search_memory(&question).await.unwrap().is_empty());
+    assert_eq!(ours.search_memory(&question).await.unwrap().len(), 1);
     assert_eq!(theirs.update_note("ann", &saved.id, &note).await.unwrap(), None);
     assert!(!theirs.release_note("ann", &saved.id).await.unwrap());
-    let mark = helve_contract::ports::FileMark { path: "MEMORY.md".into(), mark: "1".into() };
+    let mark = helve_contract::ports::FileRevision { path: "MEMORY.md".into(), revision: "1".into() };
     ours.sync_files("ann", "/w", std::slice::from_ref(&mark)).await.unwrap();
-    ours.keep_file("ann", "/w", &mark, "The cat eats twice a day.").await.unwrap();
-    let cat = helve_contract::ports::Recall { text: "cat eats".into(), place: Some("/w".into()), ..question };
-    assert!(theirs.recall(&cat).await.unwrap().is_empty());
-    assert!(!ours.recall(&cat).await.unwrap().is_empty());
+    ours.index_file("ann", "/w", &mark, "The cat eats twice a day.").await.unwrap();
+    let cat = helve_contract::ports::MemoryQuery { text: "cat eats".into(), workspace: Some("/w".into()), ..question };
+    assert!(theirs.search_memory(&cat).await.unwrap().is_empty());
+    assert!(!ours.search_memory(&cat).await.unwrap().is_empty());
     let unread = theirs.sync_files("ann", "/w", std::slice::from_ref(&mark)).await.unwrap();
     assert_eq!(unread, ["MEMORY.md"], "the other tenant has not read the file");
     // What is sent, counted and held under the same id stays with its tenant.
-    theirs.post("a", &InboxItem::text(Speaker::User, "for theirs")).await.unwrap();
+    theirs.post("a", &InboxItem::text(MessageRole::User, "for theirs")).await.unwrap();
     assert_eq!(ours.take_inbox(&held).await.unwrap().messages, []);
     assert_eq!(theirs.take_inbox(&other).await.unwrap().messages.len(), 1);
-    let spent = Spent { prompt_tokens: 7, ..Spent::default() };
-    let answer = Message { role: Speaker::Assistant, ..said("answer", 0) };
-    theirs.append(&other, &[answer], spent).await.unwrap();
-    assert!(ours.usage("a", 9).await.unwrap().iter().all(|it| it.spent == Spent::default()));
-    assert_eq!(ours.conversation("a").await.unwrap().unwrap().spent, Spent::default());
+    let spent = TokenUsage { prompt_tokens: 7, ..TokenUsage::default() };
+    let answer = Message { role: MessageRole::Assistant, ..said("answer", 0) };
+    theirs.append_messages(&other, &[answer], spent).await.unwrap();
+    assert!(ours.usage("a", 9).await.unwrap().iter().all(|it| it.spent == TokenUsage::default()));
+    assert_eq!(ours.get_session("a").await.unwrap().unwrap().spent, TokenUsage::default());
     begin(ours, &session("only ours")).await.unwrap();
     lease(ours, "only ours").await;
     assert_eq!(theirs.session_holder("only ours").await.unwrap(), None);
     let labelled = SessionRecord { label: Some("hook:build".into()), ..session("labelled") };
     begin(ours, &labelled).await.unwrap();
-    let which = Which { label: Some("hook:build".into()), most: 9, ..Which::default() };
-    assert_eq!((ours.conversations(&which).await.unwrap().1, theirs.conversations(&which).await.unwrap().1), (1, 0));
+    let which = SessionFilter { label: Some("hook:build".into()), limit: 9, ..SessionFilter::default() };
+    assert_eq!((ours.list_sessions(&which).await.unwrap().1, theirs.list_sessions(&which).await.unwrap().1), (1, 0));
     theirs.release_session(&other).await.unwrap();
-    assert!(!theirs.discard("labelled").await.unwrap());
-    assert!(theirs.discard("a").await.unwrap());
+    assert!(!theirs.delete_session("labelled").await.unwrap());
+    assert!(theirs.delete_session("a").await.unwrap());
     assert_eq!(words(&ours.messages("a", None, 9).await.unwrap()), ["1 ours"]);
 }
 

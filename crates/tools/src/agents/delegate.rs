@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Port, PortSet, Reply, Result, Tool, nearest,
-    ports::{AgentOrder, AgentReport, AgentState, TimeLimit},
+    Call, Effects, Error, Port, PortSet, Reply, Result, Tool, closest_names,
+    ports::{AgentOrder, AgentReport, AgentStatus, TimeLimit},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{fenced_between, taken};
+use super::{fenced_between, usage_summary};
 
 /// Gives a goal to an agent that is known by name, and waits for its answer.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct Delegate {
+pub struct AgentDelegateTool {
     /// The agent's name.
     pub agent: String,
     /// What it is to reach.
@@ -35,19 +35,19 @@ pub struct Delegate {
 
 /// What the other agent answered.
 #[derive(Clone, Debug)]
-pub struct Delegated(
+pub struct AgentDelegateOutput(
     /// How it stands.
     pub AgentReport,
 );
 
-impl Tool for Delegate {
+impl Tool for AgentDelegateTool {
     const NAME: &'static str = "agent_delegate";
     const EFFECTS: Effects = Effects::SPAWNS;
     const NEEDS: PortSet = PortSet::of(&[Port::Agents]);
     const TIMEOUT: Duration = Duration::MAX;
-    type Output = Delegated;
+    type Output = AgentDelegateOutput;
 
-    async fn run(self, call: &Call) -> Result<Delegated> {
+    async fn run(self, call: &Call) -> Result<AgentDelegateOutput> {
         if self.goal.trim().is_empty() {
             return Err(Error::failed("the goal is empty; say what the agent is to reach"));
         }
@@ -57,7 +57,7 @@ impl Tool for Delegate {
         let kinds = call.agents().kinds();
         if !kinds.is_empty() && !kinds.iter().any(|kind| kind.name == self.agent) {
             let names: Vec<&str> = kinds.iter().map(|kind| kind.name.as_str()).collect();
-            let near = nearest(&self.agent, names.iter().copied());
+            let near = closest_names(&self.agent, names.iter().copied());
             let near = near.first().map(|name| format!(" Did you mean {name}?")).unwrap_or_default();
             let name: String = self.agent.chars().take(64).collect();
             return Err(Error::failed(format!(
@@ -67,7 +67,7 @@ impl Tool for Delegate {
             )));
         }
         let order = AgentOrder {
-            title: title(&self.goal),
+            title: goal_title(&self.goal),
             kind: Some(self.agent),
             prompt: self.goal,
             facts: self.facts,
@@ -77,32 +77,32 @@ impl Tool for Delegate {
             limit: TimeLimit::Delegate,
             ..AgentOrder::default()
         };
-        Ok(Delegated(call.agents().start(call, order).await?))
+        Ok(AgentDelegateOutput(call.agents().start(call, order).await?))
     }
 }
 
 /// The first words of a goal.
-fn title(goal: &str) -> String {
+fn goal_title(goal: &str) -> String {
     goal.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().chars().take(60).collect()
 }
 
-impl From<Delegated> for Reply {
-    fn from(Delegated(report): Delegated) -> Self {
-        let failed = match &report.state {
-            AgentState::Done => None,
-            AgentState::Failed(why) => Some(format!("{} did not finish: {why}. Its words so far:\n", report.kind)),
-            AgentState::Stopped | AgentState::Running => {
+impl From<AgentDelegateOutput> for Reply {
+    fn from(AgentDelegateOutput(report): AgentDelegateOutput) -> Self {
+        let failed = match &report.status {
+            AgentStatus::Done => None,
+            AgentStatus::Failed(why) => Some(format!("{} did not finish: {why}. Its words so far:\n", report.kind)),
+            AgentStatus::Stopped | AgentStatus::Running => {
                 Some(format!("{} was stopped. Its words so far:\n", report.kind))
             }
         };
-        let reply = fenced_between(failed.as_deref().unwrap_or_default(), &report, &taken(&report));
+        let reply = fenced_between(failed.as_deref().unwrap_or_default(), &report, &usage_summary(&report));
         let reply = Self { is_error: failed.is_some(), ..reply };
         let data = json!({
             "agent": report.kind,
             "id": report.id,
             "output": report.text,
             "turns": report.turns,
-            "cost": report.spent.cost,
+            "cost": report.usage.cost,
         });
         Self { data: (!reply.is_error).then_some(data), media: report.media, ..reply }
     }
@@ -110,14 +110,14 @@ impl From<Delegated> for Reply {
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::{Reply, Tool, ports::AgentState};
+    use helve_contract::{Reply, Tool, ports::AgentStatus};
 
-    use super::{Delegate, title};
+    use super::{AgentDelegateTool, goal_title};
     use crate::agents::testing::FakeAgents;
 
     async fn ask(agent: &str) -> Reply {
-        let delegate = Delegate { agent: agent.into(), goal: "Count".into(), ..Delegate::default() };
-        delegate.run(&FakeAgents::call(AgentState::Done)).await.map_or_else(Into::into, Into::into)
+        let delegate = AgentDelegateTool { agent: agent.into(), goal: "Count".into(), ..AgentDelegateTool::default() };
+        delegate.run(&FakeAgents::call(AgentStatus::Done)).await.map_or_else(Into::into, Into::into)
     }
 
     #[tokio::test]
@@ -141,6 +141,6 @@ mod tests {
 
     #[test]
     fn a_title_is_the_first_line() {
-        assert_eq!(title("\n  Find the bug\nand mend it"), "Find the bug");
+        assert_eq!(goal_title("\n  Find the bug\nand mend it"), "Find the bug");
     }
 }

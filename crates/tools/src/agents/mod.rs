@@ -4,31 +4,31 @@ mod delegate;
 pub(crate) mod spawn_agent;
 mod start;
 
-pub use delegate::{Delegate, Delegated};
+pub use delegate::{AgentDelegateOutput, AgentDelegateTool};
 pub use spawn_agent::SpawnAgent;
-pub use start::{Start, Started};
+pub use start::{AgentStartOutput, AgentStartTool};
 
 use std::time::Duration;
 
 use helve_contract::{
     Reply,
-    ports::{AgentReport, AgentState},
+    ports::{AgentReport, AgentStatus},
 };
 
 /// The word for where an agent stands, as the dialects with tasks spell it.
 #[must_use]
-pub fn word(state: &AgentState) -> &'static str {
+pub fn state_label(state: &AgentStatus) -> &'static str {
     match state {
-        AgentState::Running => "running",
-        AgentState::Done => "completed",
-        AgentState::Failed(_) => "failed",
-        AgentState::Stopped => "stopped",
+        AgentStatus::Running => "running",
+        AgentStatus::Done => "completed",
+        AgentStatus::Failed(_) => "failed",
+        AgentStatus::Stopped => "stopped",
     }
 }
 
 /// An agent's words between marks that they cannot end themselves: what it says is a report and no order.
 #[must_use]
-pub fn fenced(report: &AgentReport) -> Reply {
+pub fn fence_report(report: &AgentReport) -> Reply {
     let words = report.text.trim();
     let words = if words.is_empty() { "(no words)" } else { words };
     Reply {
@@ -40,7 +40,7 @@ pub fn fenced(report: &AgentReport) -> Reply {
 
 /// The same, with a sentence before the marks and lines after them. The marks and the lines are never truncated.
 pub(crate) fn fenced_between(before: &str, report: &AgentReport, after: &str) -> Reply {
-    let mut reply = fenced(report);
+    let mut reply = fence_report(report);
     reply.before.insert_str(0, before);
     if !after.is_empty() {
         reply.after = format!("{}\n{after}", reply.after);
@@ -49,20 +49,20 @@ pub(crate) fn fenced_between(before: &str, report: &AgentReport, after: &str) ->
 }
 
 /// What an agent took, in brackets: `[researcher 1f…: 3 turns, 5 calls, 1,234 tokens, 2.1 s]`.
-pub(crate) fn taken(report: &AgentReport) -> String {
-    let tokens = report.spent.prompt_tokens + report.spent.completion_tokens;
+pub(crate) fn usage_summary(report: &AgentReport) -> String {
+    let tokens = report.usage.prompt_tokens + report.usage.completion_tokens;
     let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     format!(
         "[{} {}: {}, {}, {tokens} tokens, {}]",
         report.kind,
-        word(&report.state),
+        state_label(&report.status),
         count(report.turns, "turn"),
-        count(report.calls, "call"),
-        time(report.ran),
+        count(report.tool_calls, "call"),
+        format_duration(report.elapsed),
     )
 }
 
-fn time(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     match time.as_millis() {
         ms @ 0..1000 => format!("{ms} ms"),
         ms => format!("{:.1} s", ms as f64 / 1000.0),

@@ -2,14 +2,14 @@
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Result, Tool,
-    ports::{AgentOrder, Until},
+    ports::{AgentOrder, WaitUntil},
     schemars,
     schemars::JsonSchema,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::artifacts::{AgentType, Room, Subtask, name};
+use crate::artifacts::{AgentType, CallArtifacts, Subtask, check_file_name};
 
 /// Starts an agent for a task or one of your subtasks, and returns at once. Type 2 may start type 1; type 3 types 1 and 2; a refinery 1 to 3; the executor all. A task that has an agent keeps it. Returns agentId and sandboxId.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -36,15 +36,15 @@ impl Tool for SpawnAgent {
         if !self.kind.may_be_started_by(role) {
             return Err(Error::denied(format!("an agent in the role {role} may not start one of type {}", self.kind)));
         }
-        let room = Room::of(call)?;
-        let task = name("task", &self.task_id)?;
+        let room = CallArtifacts::for_call(call)?;
+        let task = check_file_name("task", &self.task_id)?;
         for agent in call.agents().running(call).await {
             if agent.title == task {
                 return Ok(json!({ "agentId": agent.id, "sandboxId": agent.id }));
             }
         }
-        let parent = room.task().ok().map(str::to_owned);
-        let (document, subtask) = document(&room, parent.as_deref(), task).await?;
+        let parent = room.task_id().ok().map(str::to_owned);
+        let (document, subtask) = task_document(&room, parent.as_deref(), task).await?;
         let order = AgentOrder {
             kind: Some(self.kind.role().into()),
             title: task.to_owned(),
@@ -55,7 +55,7 @@ impl Tool for SpawnAgent {
             model: self.config.get("model").and_then(Value::as_str).map(str::to_owned),
             max_turns: self.config.get("maxTurns").and_then(Value::as_u64).and_then(|it| u32::try_from(it).ok()),
             background: true,
-            more: json!({ "taskId": task, "config": self.config }),
+            extra: json!({ "taskId": task, "config": self.config }),
             ..AgentOrder::default()
         };
         let report = call.agents().start(call, order).await?;
@@ -67,18 +67,18 @@ impl Tool for SpawnAgent {
 }
 
 /// What the agent is to do, and the task whose subtask it is.
-async fn document(room: &Room<'_>, parent: Option<&str>, task: &str) -> Result<(String, Option<String>)> {
+async fn task_document(room: &CallArtifacts<'_>, parent: Option<&str>, task: &str) -> Result<(String, Option<String>)> {
     if let Some(parent) = parent {
-        let place = format!("{}/{task}.md", Subtask::folder(parent));
-        if room.bytes(&place).await?.is_some() {
-            return Ok((room.text(&place).await?, Some(parent.to_owned())));
+        let place = format!("{}/{task}.md", Subtask::dir(parent));
+        if room.read_bytes(&place).await?.is_some() {
+            return Ok((room.read_text(&place).await?, Some(parent.to_owned())));
         }
     }
-    Ok((room.text(&format!("tasks/{task}.md")).await?, None))
+    Ok((room.read_text(&format!("tasks/{task}.md")).await?, None))
 }
 
 /// How the agent of a subtask stands, as the list of subtasks spells it; `None`: nothing is known of it.
-pub(crate) async fn standing(call: &Call, agent: &str) -> Result<Option<&'static str>> {
-    let report = call.agents().report(call, agent, Until::Now).await?;
-    Ok(report.map(|report| super::word(&report.state)))
+pub(crate) async fn subtask_status(call: &Call, agent: &str) -> Result<Option<&'static str>> {
+    let report = call.agents().report(call, agent, WaitUntil::Now).await?;
+    Ok(report.map(|report| super::state_label(&report.status)))
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    front::Document,
-    room::{self, Room},
+    front::FrontMatterDocument,
+    room::{self, CallArtifacts},
 };
 
 /// Adds a subtask to the list of your task. The list is kept; read_subtasks shows it. Returns its id.
@@ -45,39 +45,45 @@ pub struct Subtask {
 impl Subtask {
     /// The folder of a task's subtasks.
     #[must_use]
-    pub fn folder(task: &str) -> String {
+    pub fn dir(task: &str) -> String {
         format!("{task}/subtasks")
     }
 
     /// Says how a subtask stands, and who works on it: what becomes of it when an agent is started for it, and ends.
-    pub async fn assign(room: &Room<'_>, task: &str, id: &str, status: &str, agent: Option<&str>) -> Result<()> {
-        let place = format!("{}/{}.md", Self::folder(task), room::name("subtask", id)?);
+    pub async fn assign(
+        room: &CallArtifacts<'_>,
+        task: &str,
+        id: &str,
+        status: &str,
+        agent: Option<&str>,
+    ) -> Result<()> {
+        let place = format!("{}/{}.md", Self::dir(task), room::check_file_name("subtask", id)?);
         let (text, version) = room.versioned_text(&place).await?;
-        let mut document: Document<Self> = Document::parse(&text, "subtask")?;
+        let mut document: FrontMatterDocument<Self> = FrontMatterDocument::parse(&text, "subtask")?;
         status.clone_into(&mut document.front.status);
         document.front.assigned_agent = agent.map(str::to_owned);
-        room.keep(&place, document.text()?.as_bytes(), version).await?;
+        room.write(&place, document.to_markdown()?.as_bytes(), version).await?;
         Ok(())
     }
 }
 
 impl Tool for AddSubtask {
     const NAME: &'static str = "add_subtask";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let room = Room::of(call)?;
-        let task = room::task_id(room.task()?)?;
+        let room = CallArtifacts::for_call(call)?;
+        let task = room::check_task_id(room.task_id()?)?;
         let kind = self.kind.unwrap_or(1);
         if !(1..=2).contains(&kind) {
-            return Err(Error::argument("type", "must be 1 or 2"));
+            return Err(Error::invalid_argument("type", "must be 1 or 2"));
         }
         if self.title.trim().is_empty() {
-            return Err(Error::argument("title", "must not be empty"));
+            return Err(Error::invalid_argument("title", "must not be empty"));
         }
-        let taken = room.names(&Subtask::folder(task)).await?;
+        let taken = room.list_names(&Subtask::dir(task)).await?;
         let number = |name: &String| name.strip_prefix("subtask-")?.strip_suffix(".md")?.parse::<u32>().ok();
         let last = taken.iter().filter_map(number).max().unwrap_or(0);
         for number in last + 1..last + 100 {
@@ -90,10 +96,9 @@ impl Tool for AddSubtask {
                 status: "pending".into(),
                 assigned_agent: None,
             };
-            let text = Document { front, body: format!("## Description\n\n{}", self.description.trim()) }.text()?;
-            match room
-                .keep(&format!("{}/{id}.md", Subtask::folder(task)), text.as_bytes(), ExpectedVersion::Absent)
-                .await
+            let text = FrontMatterDocument { front, body: format!("## Description\n\n{}", self.description.trim()) }
+                .to_markdown()?;
+            match room.write(&format!("{}/{id}.md", Subtask::dir(task)), text.as_bytes(), ExpectedVersion::Absent).await
             {
                 Ok(_) => return Ok(json!({ "subtaskId": id })),
                 Err(Error::VersionConflict(_)) => {}

@@ -3,7 +3,7 @@
 use helve_contract::{Error, Result, jiff::Timestamp, ports::ExpectedVersion};
 use serde::{Deserialize, Serialize};
 
-use super::{front::Document, room::Room};
+use super::{front::FrontMatterDocument, room::CallArtifacts};
 
 /// How often a decision is tried again when the request changed meanwhile.
 const MAX_RETRIES: usize = 10;
@@ -20,7 +20,7 @@ pub struct ChangeRequest {
     /// When.
     pub emitted_at: Timestamp,
     /// What became of it.
-    pub status: RequestStatus,
+    pub status: ChangeRequestStatus,
     /// Why.
     pub reason: String,
     /// The tasks it is about.
@@ -34,7 +34,7 @@ pub struct ChangeRequest {
 /// What became of a change request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RequestStatus {
+pub enum ChangeRequestStatus {
     /// It waits.
     Pending,
     /// It will be done.
@@ -45,10 +45,10 @@ pub enum RequestStatus {
     Applied,
 }
 
-impl RequestStatus {
+impl ChangeRequestStatus {
     /// Where a request may go from here.
     #[must_use]
-    pub const fn next(self) -> &'static [Self] {
+    pub const fn allowed_transitions(self) -> &'static [Self] {
         match self {
             Self::Pending => &[Self::Approved, Self::Rejected],
             Self::Approved => &[Self::Applied],
@@ -60,30 +60,30 @@ impl RequestStatus {
 impl ChangeRequest {
     /// Where a request is kept.
     #[must_use]
-    pub fn place(id: &str) -> String {
+    pub fn path(id: &str) -> String {
         format!("change-requests/{id}/change-request.md")
     }
 
     /// All requests of a run, in order.
-    pub async fn all(room: &Room<'_>) -> Result<Vec<Document<Self>>> {
+    pub async fn load_all(room: &CallArtifacts<'_>) -> Result<Vec<FrontMatterDocument<Self>>> {
         let mut requests = Vec::new();
-        for id in room.folders("change-requests").await? {
-            if room.bytes(&Self::place(&id)).await?.is_some() {
-                requests.push(Document::parse(&room.text(&Self::place(&id)).await?, "change request")?);
+        for id in room.list_dirs("change-requests").await? {
+            if room.read_bytes(&Self::path(&id)).await?.is_some() {
+                requests.push(FrontMatterDocument::parse(&room.read_text(&Self::path(&id)).await?, "change request")?);
             }
         }
         Ok(requests)
     }
 
     /// Keeps a new request under the next free number.
-    pub async fn add(room: &Room<'_>, mut request: Document<Self>) -> Result<String> {
-        let taken = room.folders("change-requests").await?;
+    pub async fn add(room: &CallArtifacts<'_>, mut request: FrontMatterDocument<Self>) -> Result<String> {
+        let taken = room.list_dirs("change-requests").await?;
         let last = taken.iter().filter_map(|it| it.strip_prefix("cr-")?.parse::<u32>().ok()).max().unwrap_or(0);
         // Somebody else may take a number at the same moment; the next one is free then.
         for number in last + 1..last + 100 {
             request.front.id = format!("cr-{number:03}");
-            let place = Self::place(&request.front.id);
-            match room.keep(&place, request.text()?.as_bytes(), ExpectedVersion::Absent).await {
+            let place = Self::path(&request.front.id);
+            match room.write(&place, request.to_markdown()?.as_bytes(), ExpectedVersion::Absent).await {
                 Ok(_) => return Ok(request.front.id),
                 Err(Error::VersionConflict(_)) => {}
                 Err(error) => return Err(error),
@@ -94,24 +94,24 @@ impl ChangeRequest {
 
     /// Moves a request on. The same state again changes nothing. Where another process decides at the same moment, the
     /// first decision holds, and this one must fit it.
-    pub async fn go(room: &Room<'_>, id: &str, to: RequestStatus) -> Result<()> {
-        let place = Self::place(id);
+    pub async fn transition(room: &CallArtifacts<'_>, id: &str, to: ChangeRequestStatus) -> Result<()> {
+        let place = Self::path(id);
         for _ in 0..MAX_RETRIES {
             let (text, version) = room.versioned_text(&place).await?;
-            let mut document: Document<Self> = Document::parse(&text, "change request")?;
+            let mut document: FrontMatterDocument<Self> = FrontMatterDocument::parse(&text, "change request")?;
             let from = document.front.status;
             if from == to {
                 return Ok(());
             }
-            if !from.next().contains(&to) {
+            if !from.allowed_transitions().contains(&to) {
                 return Err(Error::failed(format!("the change request {id} is {from:?} and cannot become {to:?}")));
             }
             document.front.status = to;
-            match room.keep(&place, document.text()?.as_bytes(), version).await {
+            match room.write(&place, document.to_markdown()?.as_bytes(), version).await {
                 Err(Error::VersionConflict(_)) => {}
                 kept => return kept.map(drop),
             }
         }
-        Err(Error::VersionConflict(room.shown(&place)))
+        Err(Error::VersionConflict(room.display_path(&place)))
     }
 }

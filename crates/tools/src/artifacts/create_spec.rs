@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    front::LARGEST,
-    room::{self, Room},
+    front::MAX_DOCUMENT_BYTES,
+    room::{self, CallArtifacts},
 };
 
 /// Writes a spec document of the plan. Possible until the run is executed. Returns its path.
@@ -22,21 +22,21 @@ pub struct CreateSpec {
 
 impl Tool for CreateSpec {
     const NAME: &'static str = "create_spec";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let room = Room::of(call)?;
-        let name = room::name("spec", &self.filename)?;
-        if self.content.len() > LARGEST {
+        let room = CallArtifacts::for_call(call)?;
+        let name = room::check_file_name("spec", &self.filename)?;
+        if self.content.len() > MAX_DOCUMENT_BYTES {
             return Err(Error::failed(format!(
-                "a spec of {} bytes is more than the {LARGEST} that are taken",
+                "a spec of {} bytes is more than the {MAX_DOCUMENT_BYTES} that are taken",
                 self.content.len()
             )));
         }
-        room.still_planning().await?;
-        let path = room.keep(&format!("specs/{name}"), self.content.as_bytes(), ExpectedVersion::Any).await?;
+        room.require_planning().await?;
+        let path = room.write(&format!("specs/{name}"), self.content.as_bytes(), ExpectedVersion::Any).await?;
         Ok(json!({ "path": path }))
     }
 }

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    room::{self, Room},
-    task::Task,
+    room::{self, CallArtifacts},
+    task::TaskFrontMatter,
 };
 
 /// Writes a task document: YAML front matter (id, title, type 1|2|3|refinery, dependencies, acceptance_criteria, estimated_complexity small|medium|large), then `## Description`, `## Context` and `## Instructions`. Returns its path.
@@ -23,22 +23,22 @@ pub struct CreateTask {
 
 impl Tool for CreateTask {
     const NAME: &'static str = "create_task";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let room = Room::of(call)?;
-        let id = room::task_id(&self.task_id)?;
-        let task = Task::parse(&self.content)?.front;
+        let room = CallArtifacts::for_call(call)?;
+        let id = room::check_task_id(&self.task_id)?;
+        let task = TaskFrontMatter::parse(&self.content)?.front;
         if task.id != id {
             return Err(Error::failed(format!(
                 "the front matter says id `{}`, and the call `{id}`; they must agree",
                 task.id
             )));
         }
-        room.still_planning().await?;
-        let path = room.keep(&format!("tasks/{id}.md"), self.content.as_bytes(), ExpectedVersion::Any).await?;
+        room.require_planning().await?;
+        let path = room.write(&format!("tasks/{id}.md"), self.content.as_bytes(), ExpectedVersion::Any).await?;
         Ok(json!({ "path": path }))
     }
 }

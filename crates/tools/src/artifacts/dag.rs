@@ -9,7 +9,7 @@ pub use helve_contract::AgentType;
 use helve_contract::{Error, jiff::Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::status::Status;
+use super::status::TaskStatus;
 
 /// The plan: every task, and what it waits for. Once a run executes, it is never changed, only overlaid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,20 +20,20 @@ pub struct Dag {
     /// The run.
     pub run_id: String,
     /// The tasks, in the order of the plan.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<DagNode>,
     /// Who made it, when, and how many there are.
-    pub metadata: Metadata,
+    pub metadata: DagMetadata,
 }
 
 /// One task of the graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Node {
+pub struct DagNode {
     /// The task's id.
     pub id: String,
     /// A task, or a place where branches are merged.
     #[serde(rename = "type", default)]
-    pub kind: NodeKind,
+    pub kind: DagNodeKind,
     /// Who works on it.
     pub agent_type: AgentType,
     /// What must be merged before it begins.
@@ -41,7 +41,7 @@ pub struct Node {
     pub dependencies: Vec<String>,
     /// In the plan always `PENDING`; the live state is kept apart.
     #[serde(default)]
-    pub status: Status,
+    pub status: TaskStatus,
     /// More, as the captain likes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
@@ -50,7 +50,7 @@ pub struct Node {
 /// A task, or a place where branches are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum NodeKind {
+pub enum DagNodeKind {
     /// Work on a branch of its own.
     #[default]
     Task,
@@ -62,7 +62,7 @@ pub enum NodeKind {
 /// Who made the graph, when, and how many there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Metadata {
+pub struct DagMetadata {
     /// When.
     pub created_at: Timestamp,
     /// Who: the captain.
@@ -75,22 +75,22 @@ pub struct Metadata {
 
 /// Something that is wrong with a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issue {
+pub struct DagIssue {
     /// Its code.
     pub code: &'static str,
     /// What it is, in words.
     pub text: String,
 }
 
-impl fmt::Display for Issue {
+impl fmt::Display for DagIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.text)
     }
 }
 
 /// All of it in one error.
-pub(super) fn refused(issues: &[Issue]) -> Error {
-    let lines: Vec<_> = issues.iter().take(20).map(Issue::to_string).collect();
+pub(super) fn dag_error(issues: &[DagIssue]) -> Error {
+    let lines: Vec<_> = issues.iter().take(20).map(DagIssue::to_string).collect();
     let more = issues.len().saturating_sub(20);
     let more = if more > 0 { format!("\n… and {more} more") } else { String::new() };
     Error::failed(format!("the graph was not accepted:\n{}{more}", lines.join("\n")))
@@ -100,19 +100,19 @@ impl Dag {
     /// Counts its nodes: tasks, refineries.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
-        let refineries = self.nodes.iter().filter(|node| node.kind == NodeKind::Refinery).count();
+        let refineries = self.nodes.iter().filter(|node| node.kind == DagNodeKind::Refinery).count();
         (self.nodes.len() - refineries, refineries)
     }
 
     /// The node of this id.
     #[must_use]
-    pub fn node(&self, id: &str) -> Option<&Node> {
+    pub fn node(&self, id: &str) -> Option<&DagNode> {
         self.nodes.iter().find(|node| node.id == id)
     }
 
     /// Everything that is wrong with it; nothing if it can run.
     #[must_use]
-    pub fn issues(&self) -> Vec<Issue> {
+    pub fn validate(&self) -> Vec<DagIssue> {
         let mut issues = Vec::new();
         let mut ids = HashSet::new();
         for node in &self.nodes {
@@ -134,9 +134,9 @@ impl Dag {
             ));
         }
         // A way through the graph means something only where every name means one node.
-        let unclear = |it: &Issue| matches!(it.code, "DAG_DUPLICATE_NODE_ID" | "DAG_UNKNOWN_DEPENDENCY");
+        let unclear = |it: &DagIssue| matches!(it.code, "DAG_DUPLICATE_NODE_ID" | "DAG_UNKNOWN_DEPENDENCY");
         if !issues.iter().any(unclear)
-            && let Some(cycle) = self.cycle()
+            && let Some(cycle) = self.find_cycle()
         {
             issues.push(issue("DAG_CYCLE", format!("these wait for each other: {}", cycle.join(" -> "))));
         }
@@ -146,7 +146,7 @@ impl Dag {
     /// The nodes in an order in which each comes after what it depends on; of several that could be next, the one that
     /// stands first in the plan. Nodes on a cycle are left out.
     #[must_use]
-    pub fn order(&self) -> Vec<&Node> {
+    pub fn topological_order(&self) -> Vec<&DagNode> {
         let place: HashMap<_, _> = self.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect();
         let mut waits: Vec<usize> = vec![0; self.nodes.len()];
         let mut leads_to: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
@@ -172,8 +172,8 @@ impl Dag {
     }
 
     /// One way round in circles, if there is any: ids, the first one again at the end.
-    fn cycle(&self) -> Option<Vec<String>> {
-        let sorted: HashSet<_> = self.order().into_iter().map(|node| node.id.as_str()).collect();
+    fn find_cycle(&self) -> Option<Vec<String>> {
+        let sorted: HashSet<_> = self.topological_order().into_iter().map(|node| node.id.as_str()).collect();
         let stuck = |id: &str| !sorted.contains(id);
         let first = self.nodes.iter().find(|node| stuck(&node.id))?;
         // Every stuck node waits for a stuck one, so walking back must come round.
@@ -195,7 +195,7 @@ impl Dag {
     }
 
     /// The graph with its overlays, in the order in which they were applied. Nothing is taken away.
-    pub fn overlaid(&self, overlays: &[Overlay]) -> Result<Self, Vec<Issue>> {
+    pub fn with_overlays(&self, overlays: &[Overlay]) -> Result<Self, Vec<DagIssue>> {
         let mut order: VecDeque<_> = {
             let mut all: Vec<_> = overlays.iter().collect();
             all.sort_by(|a, b| (a.applied_at, &a.cr_id).cmp(&(b.applied_at, &b.cr_id)));
@@ -233,29 +233,29 @@ impl Dag {
             }
         }
         (dag.metadata.total_tasks, dag.metadata.total_refineries) = dag.counts();
-        issues.extend(dag.issues());
+        issues.extend(dag.validate());
         if issues.is_empty() { Ok(dag) } else { Err(issues) }
     }
 }
 
-impl Node {
-    fn issues(&self, ids: &HashSet<&str>) -> Vec<Issue> {
+impl DagNode {
+    fn issues(&self, ids: &HashSet<&str>) -> Vec<DagIssue> {
         let mut issues = Vec::new();
         for before in &self.dependencies {
             if *before == self.id {
                 issues.push(issue("DAG_SELF_DEPENDENCY", format!("`{}` waits for itself", self.id)));
             } else if !ids.contains(before.as_str()) {
-                let near = helve_contract::nearest(before, ids.iter().copied());
+                let near = helve_contract::closest_names(before, ids.iter().copied());
                 let near = near.first().map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
                 let text = format!("`{}` waits for `{before}`, which is not in the graph{near}", self.id);
                 issues.push(issue("DAG_UNKNOWN_DEPENDENCY", text));
             }
         }
-        if self.kind == NodeKind::Refinery && self.dependencies.is_empty() {
+        if self.kind == DagNodeKind::Refinery && self.dependencies.is_empty() {
             let text = format!("the refinery `{}` has nothing to merge; name the tasks it depends on", self.id);
             issues.push(issue("DAG_EMPTY_REFINERY_DEPENDENCIES", text));
         }
-        if (self.kind == NodeKind::Refinery) != (self.agent_type == AgentType::Refinery) {
+        if (self.kind == DagNodeKind::Refinery) != (self.agent_type == AgentType::Refinery) {
             let text = format!("`{}`: type refinery and agentType \"refinery\" go together", self.id);
             issues.push(issue("DAG_AGENT_TYPE_MISMATCH", text));
         }
@@ -263,8 +263,8 @@ impl Node {
     }
 }
 
-fn issue(code: &'static str, text: String) -> Issue {
-    Issue { code, text }
+fn issue(code: &'static str, text: String) -> DagIssue {
+    DagIssue { code, text }
 }
 
 /// What a change request adds to a graph.
@@ -277,15 +277,15 @@ pub struct Overlay {
     pub applied_at: Timestamp,
     /// New tasks.
     #[serde(default)]
-    pub added_nodes: Vec<Node>,
+    pub added_nodes: Vec<DagNode>,
     /// New dependencies.
     #[serde(default)]
-    pub added_edges: Vec<Edge>,
+    pub added_edges: Vec<DagEdge>,
 }
 
 /// A dependency: `to` waits for `from`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Edge {
+pub struct DagEdge {
     /// What comes first.
     pub from: String,
     /// What waits.
@@ -301,7 +301,7 @@ mod tests {
 
     fn dag(nodes: &[(&str, &[&str])]) -> Dag {
         let nodes: Vec<_> = nodes.iter().map(|(id, before)| node(id, before)).collect();
-        let metadata = Metadata {
+        let metadata = DagMetadata {
             created_at: Timestamp::UNIX_EPOCH,
             created_by: "captain".into(),
             total_tasks: nodes.len(),
@@ -310,19 +310,19 @@ mod tests {
         Dag { version: 1, run_id: "r".into(), nodes, metadata }
     }
 
-    fn node(id: &str, before: &[&str]) -> Node {
-        Node {
+    fn node(id: &str, before: &[&str]) -> DagNode {
+        DagNode {
             id: id.into(),
-            kind: NodeKind::Task,
+            kind: DagNodeKind::Task,
             agent_type: AgentType::Throwaway,
             dependencies: before.iter().map(|it| (*it).to_owned()).collect(),
-            status: Status::Pending,
+            status: TaskStatus::Pending,
             metadata: None,
         }
     }
 
     fn said(dag: &Dag) -> Vec<String> {
-        dag.issues().iter().map(Issue::to_string).collect()
+        dag.validate().iter().map(DagIssue::to_string).collect()
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn says_everything_that_is_wrong() {
         let mut dag = dag(&[("a", &["a"]), ("a", &["task-x"]), ("m", &[])]);
-        dag.nodes[2].kind = NodeKind::Refinery;
+        dag.nodes[2].kind = DagNodeKind::Refinery;
         assert_eq!(
             said(&dag),
             [
@@ -355,10 +355,10 @@ mod tests {
             cr_id: "cr-001".into(),
             applied_at: Timestamp::UNIX_EPOCH,
             added_nodes: vec![node("c", &["a"])],
-            added_edges: vec![Edge { from: "c".into(), to: "b".into() }],
+            added_edges: vec![DagEdge { from: "c".into(), to: "b".into() }],
         };
-        let grown = base.overlaid(&[overlay.clone(), overlay]).unwrap();
-        let order: Vec<_> = grown.order().into_iter().map(|node| node.id.as_str()).collect();
+        let grown = base.with_overlays(&[overlay.clone(), overlay]).unwrap();
+        let order: Vec<_> = grown.topological_order().into_iter().map(|node| node.id.as_str()).collect();
         assert_eq!((order, base.nodes.len()), (vec!["a", "c", "b"], 2));
     }
 
@@ -368,13 +368,13 @@ mod tests {
             // Edges from lower to higher numbers make no circle.
             let nodes: Vec<_> = (0..30).map(|at| {
                 let before: Vec<_> = edges.iter().filter(|(_, to)| *to == at).filter(|(from, to)| from < to).map(|(from, _)| format!("t{from}")).collect();
-                Node { dependencies: before, ..node(&format!("t{at}"), &[]) }
+                DagNode { dependencies: before, ..node(&format!("t{at}"), &[]) }
             }).collect();
             let mut dag = dag(&[]);
             dag.nodes = nodes;
             dag.metadata.total_tasks = 30;
-            prop_assert_eq!(dag.issues(), vec![]);
-            let order = dag.order();
+            prop_assert_eq!(dag.validate(), vec![]);
+            let order = dag.topological_order();
             prop_assert_eq!(order.len(), 30);
             for (at, node) in order.iter().enumerate() {
                 for before in &node.dependencies {
@@ -394,18 +394,18 @@ mod tests {
                 applied_at: Timestamp::from_second(*time).unwrap(),
                 added_nodes: vec![node(&format!("n{at}"), &["a"])],
                 // Perhaps of a node that does not exist, or in a circle: then all of it is refused.
-                added_edges: vec![Edge { from: format!("n{before}"), to: format!("n{to}") }],
+                added_edges: vec![DagEdge { from: format!("n{before}"), to: format!("n{to}") }],
             }).collect();
-            let grown = base.overlaid(&overlays);
+            let grown = base.with_overlays(&overlays);
             let middle = mixed.index(overlays.len() + 1).min(overlays.len());
             overlays.rotate_left(middle);
-            let again = base.overlaid(&overlays);
+            let again = base.with_overlays(&overlays);
             match (grown, again) {
                 (Ok(grown), Ok(again)) => {
                     prop_assert_eq!(&grown, &again);
                     prop_assert_eq!(&grown.nodes[..2], &base.nodes[..]);
                     prop_assert_eq!(grown.nodes.len(), 2 + overlays.len());
-                    prop_assert_eq!(grown.issues(), vec![]);
+                    prop_assert_eq!(grown.validate(), vec![]);
                 }
                 (Err(_), Err(_)) => {}
                 (one, other) => prop_assert!(false, "{one:?} {other:?}"),
@@ -416,13 +416,13 @@ mod tests {
         fn a_cycle_is_found_exactly_where_there_is_one(edges in prop::collection::vec((0_usize..12, 0_usize..12), 0..40)) {
             let nodes: Vec<_> = (0..12).map(|at| {
                 let before: Vec<_> = edges.iter().filter(|(from, to)| *to == at && from != to).map(|(from, _)| format!("t{from}")).collect();
-                Node { dependencies: before, ..node(&format!("t{at}"), &[]) }
+                DagNode { dependencies: before, ..node(&format!("t{at}"), &[]) }
             }).collect();
             let mut dag = dag(&[]);
             dag.nodes = nodes;
             dag.metadata.total_tasks = 12;
-            let sorted = dag.order().len() == 12;
-            match dag.cycle() {
+            let sorted = dag.topological_order().len() == 12;
+            match dag.find_cycle() {
                 None => prop_assert!(sorted),
                 Some(path) => {
                     prop_assert!(!sorted);

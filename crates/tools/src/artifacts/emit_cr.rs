@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    change::{ChangeRequest, RequestStatus},
-    front::Document,
-    room::Room,
+    change::{ChangeRequest, ChangeRequestStatus},
+    front::FrontMatterDocument,
+    room::CallArtifacts,
 };
 
 /// Asks for a change of the plan, because something is missing or wrong in it. No new task begins until it is decided. Returns its id.
@@ -26,15 +26,15 @@ pub struct EmitCr {
 
 impl Tool for EmitCr {
     const NAME: &'static str = "emit_cr";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let room = Room::of(call)?;
+        let room = CallArtifacts::for_call(call)?;
         for (name, text) in [("title", &self.title), ("description", &self.description), ("reason", &self.reason)] {
             if text.trim().is_empty() {
-                return Err(Error::argument(name, "must not be empty"));
+                return Err(Error::invalid_argument(name, "must not be empty"));
             }
         }
         let suggested = self.suggested_changes.unwrap_or_default();
@@ -43,9 +43,9 @@ impl Tool for EmitCr {
             title: self.title,
             emitted_by: call.session.name().to_owned(),
             emitted_at: call.now(),
-            status: RequestStatus::Pending,
+            status: ChangeRequestStatus::Pending,
             reason: self.reason.clone(),
-            affected_tasks: room.task().map(|task| vec![task.to_owned()]).unwrap_or_default(),
+            affected_tasks: room.task_id().map(|task| vec![task.to_owned()]).unwrap_or_default(),
             suggested_changes: suggested.clone(),
         };
         let proposed = if suggested.trim().is_empty() { "None yet." } else { suggested.trim() };
@@ -54,6 +54,6 @@ impl Tool for EmitCr {
             self.description.trim(),
             self.reason.trim()
         );
-        Ok(json!({ "crId": ChangeRequest::add(&room, Document { front, body }).await? }))
+        Ok(json!({ "crId": ChangeRequest::add(&room, FrontMatterDocument { front, body }).await? }))
     }
 }

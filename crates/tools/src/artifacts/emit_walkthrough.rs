@@ -7,23 +7,23 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    front::Document,
-    room::{self, Room},
-    walkthrough::{FileChanged, Outcome, SECTIONS, TestRun, Walkthrough},
+    front::FrontMatterDocument,
+    room::{self, CallArtifacts},
+    walkthrough::{ChangedFile, SECTIONS, Walkthrough, WalkthroughStatus, WalkthroughTest},
 };
 
 /// Tells what you did on your task. Do this once, when you are done or give up; without it the task counts as failed. Returns its path.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct EmitWalkthrough {
     /// What there is to tell
-    pub walkthrough: Told,
+    pub walkthrough: WalkthroughReport,
 }
 
 /// What an agent tells of its work. Task, branch and base are known already.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Told {
+pub struct WalkthroughReport {
     /// How it went
-    pub status: Outcome,
+    pub status: WalkthroughStatus,
     /// How sure you are, from 0 to 1
     #[schemars(range(min = 0.0, max = 1.0))]
     pub confidence: f64,
@@ -40,10 +40,10 @@ pub struct Told {
     pub testing: String,
     /// Every file that changed
     #[serde(default)]
-    pub files_changed: Vec<FileChanged>,
+    pub files_changed: Vec<ChangedFile>,
     /// Tests that ran
     #[serde(default)]
-    pub tests: Vec<TestRun>,
+    pub tests: Vec<WalkthroughTest>,
     /// What may go wrong
     #[serde(default)]
     pub risks: Vec<String>,
@@ -57,22 +57,25 @@ pub struct Told {
 
 impl Tool for EmitWalkthrough {
     const NAME: &'static str = "emit_walkthrough";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let (room, errand, told) = (Room::of(call)?, call.errand()?, self.walkthrough);
-        let task = room::task_id(room.task()?)?;
+        let (room, errand, told) = (CallArtifacts::for_call(call)?, call.task_context()?, self.walkthrough);
+        let task = room::check_task_id(room.task_id()?)?;
         if !(0.0..=1.0).contains(&told.confidence) {
-            return Err(Error::argument("walkthrough.confidence", "must be from 0 to 1"));
+            return Err(Error::invalid_argument("walkthrough.confidence", "must be from 0 to 1"));
         }
         if told.summary.trim().is_empty() {
-            return Err(Error::argument("walkthrough.summary", "must say what was done"));
+            return Err(Error::invalid_argument("walkthrough.summary", "must say what was done"));
         }
         let texts = [&told.summary, &told.approach, &told.issues_encountered, &told.testing];
-        let body: Vec<_> =
-            SECTIONS.iter().zip(texts).map(|(title, text)| format!("## {title}\n\n{}", said(text))).collect();
+        let body: Vec<_> = SECTIONS
+            .iter()
+            .zip(texts)
+            .map(|(title, text)| format!("## {title}\n\n{}", demote_headings(text)))
+            .collect();
         let front = Walkthrough {
             task_id: task.to_owned(),
             branch: errand.branch.clone().unwrap_or_else(|| format!("forge/{task}/{}", errand.attempt)),
@@ -85,14 +88,14 @@ impl Tool for EmitWalkthrough {
             risks: told.risks,
             followups: told.followups,
         };
-        let text = Document { front, body: body.join("\n\n") }.text()?;
-        let path = room.keep(&Walkthrough::place(task, errand.attempt), text.as_bytes(), ExpectedVersion::Any).await?;
+        let text = FrontMatterDocument { front, body: body.join("\n\n") }.to_markdown()?;
+        let path = room.write(&Walkthrough::path(task, errand.attempt), text.as_bytes(), ExpectedVersion::Any).await?;
         Ok(json!({ "path": path }))
     }
 }
 
 /// A section's text. A heading in it must not begin a section of its own.
-fn said(text: &str) -> String {
+fn demote_headings(text: &str) -> String {
     let text = text.trim();
     if text.is_empty() {
         return "None.".to_owned();

@@ -4,22 +4,25 @@ use helve_contract::{Error, Result};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The largest document that is taken.
-pub(super) const LARGEST: usize = 1 << 20;
+pub(super) const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
 /// A document: what its front matter says, and the Markdown after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document<T> {
+pub struct FrontMatterDocument<T> {
     /// What the front matter says.
     pub front: T,
     /// The Markdown.
     pub body: String,
 }
 
-impl<T: DeserializeOwned> Document<T> {
+impl<T: DeserializeOwned> FrontMatterDocument<T> {
     /// Reads a document. `what` names its kind in errors: "task".
     pub fn parse(text: &str, what: &str) -> Result<Self> {
-        if text.len() > LARGEST {
-            let text = format!("a {what} document of {} bytes is more than the {LARGEST} that are taken", text.len());
+        if text.len() > MAX_DOCUMENT_BYTES {
+            let text = format!(
+                "a {what} document of {} bytes is more than the {MAX_DOCUMENT_BYTES} that are taken",
+                text.len()
+            );
             return Err(Error::failed(text));
         }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
@@ -34,9 +37,9 @@ impl<T: DeserializeOwned> Document<T> {
     }
 }
 
-impl<T: Serialize> Document<T> {
+impl<T: Serialize> FrontMatterDocument<T> {
     /// The document as it is kept.
-    pub fn text(&self) -> Result<String> {
+    pub fn to_markdown(&self) -> Result<String> {
         let front = serde_norway::to_string(&self.front).map_err(|error| Error::Internal(error.into()))?;
         Ok(format!("---\n{front}---\n\n{}\n", self.body.trim()))
     }
@@ -56,7 +59,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 }
 
 /// The second-level headings that a body lacks.
-pub(super) fn lacking<'a>(body: &str, wanted: &[&'a str]) -> Vec<&'a str> {
+pub(super) fn missing_headings<'a>(body: &str, wanted: &[&'a str]) -> Vec<&'a str> {
     let has = |heading: &str| body.lines().any(|line| line.trim_end().strip_prefix("## ") == Some(heading));
     wanted.iter().copied().filter(|heading| !has(heading)).collect()
 }
@@ -95,14 +98,14 @@ mod tests {
     #[test]
     fn takes_windows_files_and_both_ends() {
         for text in ["\u{feff}---\r\na: 1\r\n---\r\nbody\r\n", "---\na: 1\n...\nbody\n"] {
-            let document: Document<Fields> = Document::parse(text, "task").unwrap();
+            let document: FrontMatterDocument<Fields> = FrontMatterDocument::parse(text, "task").unwrap();
             assert_eq!((document.front["a"].as_i64(), document.body.as_str()), (Some(1), "body\n"));
         }
     }
 
     #[test]
     fn says_what_a_document_looks_like() {
-        let said = Document::<Fields>::parse("# no front matter", "task").unwrap_err().to_string();
+        let said = FrontMatterDocument::<Fields>::parse("# no front matter", "task").unwrap_err().to_string();
         assert!(said.starts_with("a task document begins with YAML front matter"), "{said}");
     }
 
@@ -115,8 +118,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_brings_it_down(text in ".{0,400}") {
-            _ = Document::<Fields>::parse(&text, "task");
-            _ = Document::<Fields>::parse(&format!("---\n{text}\n---\nx"), "task");
+            _ = FrontMatterDocument::<Fields>::parse(&text, "task");
+            _ = FrontMatterDocument::<Fields>::parse(&format!("---\n{text}\n---\nx"), "task");
         }
     }
 }

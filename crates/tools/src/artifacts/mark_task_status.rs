@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    room::{self, Room},
-    status::Status,
+    room::{self, CallArtifacts},
+    status::TaskStatus,
     walkthrough::Walkthrough,
 };
 
@@ -17,31 +17,31 @@ pub struct MarkTaskStatus {
     #[serde(rename = "taskId")]
     pub task_id: String,
     /// Where it goes
-    pub status: Status,
+    pub status: TaskStatus,
 }
 
 impl Tool for MarkTaskStatus {
     const NAME: &'static str = "mark_task_status";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let room = Room::of(call)?;
-        let task = room::task_id(&self.task_id)?;
+        let room = CallArtifacts::for_call(call)?;
+        let task = room::check_task_id(&self.task_id)?;
         let dag = room.dag().await?;
         let now = call.now();
-        if self.status == Status::Done {
-            let node = room.status(&dag).await?.of(task)?.clone();
-            let told = room.bytes(&Walkthrough::place(task, node.current_attempt)).await?.is_some();
-            if node.status == Status::Running && !told {
+        if self.status == TaskStatus::Done {
+            let node = room.status(&dag).await?.node(task)?.clone();
+            let told = room.read_bytes(&Walkthrough::path(task, node.current_attempt)).await?.is_some();
+            if node.status == TaskStatus::Running && !told {
                 return Err(Error::failed(format!(
                     "`{task}` has no walkthrough of attempt {}; an agent that ends without one has FAILED",
                     node.current_attempt
                 )));
             }
         }
-        let from = room.move_on(&dag, |status| status.go(&dag, task, self.status, now)).await?;
+        let from = room.update_status(&dag, |status| status.transition(&dag, task, self.status, now)).await?;
         Ok(json!({ "success": true, "previousStatus": from.to_string() }))
     }
 }

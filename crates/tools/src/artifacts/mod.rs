@@ -21,24 +21,24 @@ mod task;
 mod walkthrough;
 
 pub use add_subtask::{AddSubtask, Subtask};
-pub use change::{ChangeRequest, RequestStatus};
+pub use change::{ChangeRequest, ChangeRequestStatus};
 pub use create_spec::CreateSpec;
 pub use create_task::CreateTask;
-pub use dag::{AgentType, Dag, Edge, Issue, Metadata, Node, NodeKind, Overlay};
+pub use dag::{AgentType, Dag, DagEdge, DagIssue, DagMetadata, DagNode, DagNodeKind, Overlay};
 pub use emit_cr::EmitCr;
-pub use emit_walkthrough::{EmitWalkthrough, Told};
-pub use front::Document;
+pub use emit_walkthrough::{EmitWalkthrough, WalkthroughReport};
+pub use front::FrontMatterDocument;
 pub use mark_task_status::MarkTaskStatus;
 pub use read_dag::ReadDag;
 pub use read_spec::ReadSpec;
 pub use read_subtasks::ReadSubtasks;
 pub use read_task::ReadTask;
 pub use read_walkthrough::ReadWalkthrough;
-pub use room::{Phase, Room, RunState, RunStatus, name, task_id};
+pub use room::{CallArtifacts, RunPhase, RunState, StoredRunStatus, check_file_name, check_task_id};
 pub use set_dag::SetDag;
-pub use status::{ATTEMPTS, DagStatus, NodeStatus, Status};
-pub use task::{Complexity, Task};
-pub use walkthrough::{FileChanged, Outcome, TestOutcome, TestRun, Walkthrough};
+pub use status::{DagStatus, MAX_ATTEMPTS, NodeStatus, TaskStatus};
+pub use task::{Complexity, TaskFrontMatter};
+pub use walkthrough::{ChangedFile, TestOutcome, Walkthrough, WalkthroughStatus, WalkthroughTest};
 
 #[cfg(test)]
 mod tests;

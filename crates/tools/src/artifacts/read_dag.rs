@@ -4,7 +4,7 @@ use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::room::Room;
+use super::room::CallArtifacts;
 
 /// Reads the graph of tasks with everything that change requests added, and where each task stands now.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -17,11 +17,11 @@ impl Tool for ReadDag {
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let room = Room::of(call)?;
+        let room = CallArtifacts::for_call(call)?;
         let mut dag = room.dag().await?;
         let status = room.status(&dag).await?;
         for node in &mut dag.nodes {
-            node.status = status.of(&node.id)?.status;
+            node.status = status.node(&node.id)?.status;
         }
         let dag = serde_json::to_value(&dag).map_err(|error| Error::Internal(error.into()))?;
         Ok(json!({ "dag": dag }))

@@ -4,7 +4,7 @@ use helve_contract::{Call, Effects, Port, PortSet, Result, Tool, schemars, schem
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::room::{self, Room};
+use super::room::{self, CallArtifacts};
 
 /// Reads a spec document of the plan.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -20,7 +20,7 @@ impl Tool for ReadSpec {
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let name = room::name("spec", &self.filename)?;
-        Ok(json!({ "content": Room::of(call)?.text(&format!("specs/{name}")).await? }))
+        let name = room::check_file_name("spec", &self.filename)?;
+        Ok(json!({ "content": CallArtifacts::for_call(call)?.read_text(&format!("specs/{name}")).await? }))
     }
 }

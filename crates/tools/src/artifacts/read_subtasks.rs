@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::{
     add_subtask::Subtask,
-    front::{Document, section},
-    room::{self, Room},
+    front::{FrontMatterDocument, section},
+    room::{self, CallArtifacts},
 };
-use crate::agents::spawn_agent::standing;
+use crate::agents::spawn_agent::subtask_status;
 
 /// Reads the subtasks of your task, and how each stands.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -22,13 +22,13 @@ impl Tool for ReadSubtasks {
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let room = Room::of(call)?;
-        let folder = Subtask::folder(room::task_id(room.task()?)?);
+        let room = CallArtifacts::for_call(call)?;
+        let folder = Subtask::dir(room::check_task_id(room.task_id()?)?);
         let mut subtasks = Vec::new();
-        for name in room.names(&folder).await?.iter().filter(|name| name.strip_suffix(".md").is_some()) {
-            let Document { front, body }: Document<Subtask> =
-                Document::parse(&room.text(&format!("{folder}/{name}")).await?, "subtask")?;
-            let status = stands(call, &room, &front).await?;
+        for name in room.list_names(&folder).await?.iter().filter(|name| name.strip_suffix(".md").is_some()) {
+            let FrontMatterDocument { front, body }: FrontMatterDocument<Subtask> =
+                FrontMatterDocument::parse(&room.read_text(&format!("{folder}/{name}")).await?, "subtask")?;
+            let status = current_status(call, &room, &front).await?;
             subtasks.push(json!({
                 "subtaskId": front.id,
                 "title": front.title,
@@ -42,11 +42,11 @@ impl Tool for ReadSubtasks {
 }
 
 /// How a subtask stands. Where its agent has ended since, that is kept.
-async fn stands(call: &Call, room: &Room<'_>, subtask: &Subtask) -> Result<String> {
+async fn current_status(call: &Call, room: &CallArtifacts<'_>, subtask: &Subtask) -> Result<String> {
     let Some(agent) = subtask.assigned_agent.as_deref().filter(|_| subtask.status == "running") else {
         return Ok(subtask.status.clone());
     };
-    let word = match standing(call, agent).await? {
+    let word = match subtask_status(call, agent).await? {
         Some("running") => return Ok(subtask.status.clone()),
         Some("completed") => "completed",
         // Whoever started it is gone, and the agent with it.

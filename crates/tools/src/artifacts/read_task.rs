@@ -4,7 +4,7 @@ use helve_contract::{Call, Effects, Port, PortSet, Result, Tool, schemars, schem
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::room::{self, Room};
+use super::room::{self, CallArtifacts};
 
 /// Reads a task's document.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -21,7 +21,7 @@ impl Tool for ReadTask {
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let id = room::task_id(&self.task_id)?;
-        Ok(json!({ "content": Room::of(call)?.text(&format!("tasks/{id}.md")).await? }))
+        let id = room::check_task_id(&self.task_id)?;
+        Ok(json!({ "content": CallArtifacts::for_call(call)?.read_text(&format!("tasks/{id}.md")).await? }))
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    room::{self, Room},
+    room::{self, CallArtifacts},
     walkthrough::Walkthrough,
 };
 
@@ -27,21 +27,21 @@ impl Tool for ReadWalkthrough {
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let room = Room::of(call)?;
-        let task = room::task_id(&self.task_id)?;
+        let room = CallArtifacts::for_call(call)?;
+        let task = room::check_task_id(&self.task_id)?;
         let attempt = match &self.attempt_id {
-            Some(text) => attempt(text)?,
-            None => Walkthrough::latest(&room, task)
+            Some(text) => parse_attempt(text)?,
+            None => Walkthrough::latest_attempt(&room, task)
                 .await?
                 .ok_or_else(|| Error::failed(format!("no attempt at `{task}` has a walkthrough yet")))?,
         };
-        let content = room.text(&Walkthrough::place(task, attempt)).await?;
-        Ok(json!({ "content": content, "origin": Fence::field(&format!("the agent of {task}")) }))
+        let content = room.read_text(&Walkthrough::path(task, attempt)).await?;
+        Ok(json!({ "content": content, "origin": Fence::field_label(&format!("the agent of {task}")) }))
     }
 }
 
 /// An attempt's number, from its digits.
-pub(super) fn attempt(text: &str) -> Result<u32> {
+pub(super) fn parse_attempt(text: &str) -> Result<u32> {
     let digits = !text.is_empty() && text.chars().all(|it| it.is_ascii_digit());
     let number = text.parse().ok().filter(|number| digits && *number > 0);
     number.ok_or_else(|| Error::failed(format!("Invalid attemptId `{}`; it is a number from 1", text.escape_debug())))

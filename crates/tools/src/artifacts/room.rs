@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use helve_contract::{
-    Call, Errand, Error, Result,
+    Call, Error, Result, TaskContext,
     events::ForgeRunStatus,
     jiff::Timestamp,
     ports::{Artifact, ExpectedVersion},
@@ -11,62 +11,62 @@ use helve_contract::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    dag::{Dag, Overlay, refused},
+    dag::{Dag, Overlay, dag_error},
     status::DagStatus,
 };
 
 /// How often a change is tried again when somebody else was faster.
-const TRIES: usize = 50;
+const MAX_RETRIES: usize = 50;
 
 /// The artifacts of one run, as one call reaches them.
-pub struct Room<'a> {
+pub struct CallArtifacts<'a> {
     call: &'a Call,
-    errand: &'a Errand,
+    task_context: &'a TaskContext,
 }
 
-impl<'a> Room<'a> {
+impl<'a> CallArtifacts<'a> {
     /// The room of the run that a call belongs to.
-    pub fn of(call: &'a Call) -> Result<Self> {
-        let errand = call.errand()?;
-        name("run", &errand.run)?;
-        Ok(Self { call, errand })
+    pub fn for_call(call: &'a Call) -> Result<Self> {
+        let errand = call.task_context()?;
+        check_file_name("run", &errand.run)?;
+        Ok(Self { call, task_context: errand })
     }
 
     /// The run.
     #[must_use]
-    pub fn run(&self) -> &str {
-        &self.errand.run
+    pub fn run_id(&self) -> &str {
+        &self.task_context.run
     }
 
     /// The name of the run for people.
     #[must_use]
     pub fn label(&self) -> &str {
-        &self.errand.label
+        &self.task_context.label
     }
 
     /// The task of the agent that calls.
-    pub fn task(&self) -> Result<&str> {
-        self.errand.task.as_deref().ok_or_else(|| Error::failed("this agent works on no task"))
+    pub fn task_id(&self) -> Result<&str> {
+        self.task_context.task.as_deref().ok_or_else(|| Error::failed("this agent works on no task"))
     }
 
     /// A path as agents know it: `artifacts/<run>/…`.
     #[must_use]
-    pub fn shown(&self, inside: &str) -> String {
-        format!("artifacts/{}/{inside}", self.errand.run)
+    pub fn display_path(&self, inside: &str) -> String {
+        format!("artifacts/{}/{inside}", self.task_context.run)
     }
 
     /// An artifact with its version; none if it is not there.
     pub async fn artifact(&self, inside: &str) -> Result<Option<Artifact>> {
-        self.errand.artifacts.read(inside).await
+        self.task_context.artifacts.read(inside).await
     }
 
     /// The bytes of an artifact; none if it is not there.
-    pub async fn bytes(&self, inside: &str) -> Result<Option<Vec<u8>>> {
+    pub async fn read_bytes(&self, inside: &str) -> Result<Option<Vec<u8>>> {
         Ok(self.artifact(inside).await?.map(|it| it.body))
     }
 
     /// The text of an artifact; an error that says what there is if it is not there.
-    pub async fn text(&self, inside: &str) -> Result<String> {
+    pub async fn read_text(&self, inside: &str) -> Result<String> {
         self.versioned_text(inside).await.map(|(text, _)| text)
     }
 
@@ -76,28 +76,28 @@ impl<'a> Room<'a> {
             return Ok((String::from_utf8_lossy(&body).into_owned(), ExpectedVersion::Is(version)));
         }
         let folder = inside.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let near = self.names(folder).await?;
+        let near = self.list_names(folder).await?;
         let near =
             if near.is_empty() { "nothing is there yet".into() } else { format!("there are {}", near.join(", ")) };
-        Err(Error::failed(format!("{} does not exist; {near}", self.shown(inside))))
+        Err(Error::failed(format!("{} does not exist; {near}", self.display_path(inside))))
     }
 
     /// A record; none if it is not there.
-    pub async fn record<T: DeserializeOwned>(&self, inside: &str) -> Result<Option<T>> {
-        let Some(bytes) = self.bytes(inside).await? else { return Ok(None) };
+    pub async fn read_record<T: DeserializeOwned>(&self, inside: &str) -> Result<Option<T>> {
+        let Some(bytes) = self.read_bytes(inside).await? else { return Ok(None) };
         let record = serde_json::from_slice(&bytes);
-        record.map(Some).map_err(|error| Error::failed(format!("{} is damaged: {error}", self.shown(inside))))
+        record.map(Some).map_err(|error| Error::failed(format!("{} is damaged: {error}", self.display_path(inside))))
     }
 
     /// Names in a folder, sorted; empty if it is not there.
-    pub async fn names(&self, inside: &str) -> Result<Vec<String>> {
+    pub async fn list_names(&self, inside: &str) -> Result<Vec<String>> {
         let paths = self.beneath(inside).await?;
         let names: BTreeSet<_> = paths.iter().filter_map(|path| path.split('/').next()).collect();
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
     /// Names of the folders in a folder, sorted.
-    pub async fn folders(&self, inside: &str) -> Result<Vec<String>> {
+    pub async fn list_dirs(&self, inside: &str) -> Result<Vec<String>> {
         let paths = self.beneath(inside).await?;
         let names: BTreeSet<_> = paths.iter().filter_map(|path| Some(path.split_once('/')?.0)).collect();
         Ok(names.into_iter().map(str::to_owned).collect())
@@ -105,7 +105,7 @@ impl<'a> Room<'a> {
 
     /// Paths beneath a folder, from that folder on.
     async fn beneath(&self, folder: &str) -> Result<Vec<String>> {
-        let paths = self.errand.artifacts.list(folder).await?;
+        let paths = self.task_context.artifacts.list(folder).await?;
         if folder.is_empty() {
             return Ok(paths);
         }
@@ -113,13 +113,13 @@ impl<'a> Room<'a> {
     }
 
     /// Keeps an artifact. Answers its path as agents know it.
-    pub async fn keep(&self, inside: &str, bytes: &[u8], expected: ExpectedVersion) -> Result<String> {
-        self.errand.artifacts.write(inside, bytes, &expected).await?;
-        Ok(self.shown(inside))
+    pub async fn write(&self, inside: &str, bytes: &[u8], expected: ExpectedVersion) -> Result<String> {
+        self.task_context.artifacts.write(inside, bytes, &expected).await?;
+        Ok(self.display_path(inside))
     }
 
     /// Keeps a record, indented, with a newline at its end.
-    pub async fn keep_record<T: Serialize>(
+    pub async fn write_record<T: Serialize>(
         &self,
         inside: &str,
         record: &T,
@@ -127,12 +127,12 @@ impl<'a> Room<'a> {
     ) -> Result<String> {
         let mut text = serde_json::to_vec_pretty(record).map_err(|error| Error::Internal(error.into()))?;
         text.push(b'\n');
-        self.keep(inside, &text, expected).await
+        self.write(inside, &text, expected).await
     }
 
     /// Changes a record that others change too: reads it, changes it, writes it if it is still the same, and begins
     /// again if it is not. What `change` answers is given back.
-    pub async fn revise<T, R>(
+    pub async fn update_record<T, R>(
         &self,
         inside: &str,
         first: impl Fn() -> Result<T>,
@@ -141,12 +141,12 @@ impl<'a> Room<'a> {
     where
         T: Serialize + DeserializeOwned + PartialEq + Clone,
     {
-        for _ in 0..TRIES {
-            self.call.still_wanted()?;
+        for _ in 0..MAX_RETRIES {
+            self.call.check_cancelled()?;
             let (mut record, expected) = match self.artifact(inside).await? {
                 Some(Artifact { body, version }) => {
                     let record: T = serde_json::from_slice(&body)
-                        .map_err(|error| Error::failed(format!("{} is damaged: {error}", self.shown(inside))))?;
+                        .map_err(|error| Error::failed(format!("{} is damaged: {error}", self.display_path(inside))))?;
                     (record, ExpectedVersion::Is(version))
                 }
                 None => (first()?, ExpectedVersion::Absent),
@@ -156,18 +156,18 @@ impl<'a> Room<'a> {
             if before.as_ref() == Some(&record) {
                 return Ok(answer);
             }
-            match self.keep_record(inside, &record, expected).await {
+            match self.write_record(inside, &record, expected).await {
                 Ok(_) => return Ok(answer),
                 Err(Error::VersionConflict(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::failed(format!("{} is changed by others all the time; try again later", self.shown(inside))))
+        Err(Error::failed(format!("{} is changed by others all the time; try again later", self.display_path(inside))))
     }
 
     /// The plan as it was made.
     pub async fn base_dag(&self) -> Result<Dag> {
-        let dag = self.record("dag.json").await?;
+        let dag = self.read_record("dag.json").await?;
         dag.ok_or_else(|| Error::failed("this run has no graph yet; the captain makes one with set_dag"))
     }
 
@@ -175,30 +175,30 @@ impl<'a> Room<'a> {
     pub async fn dag(&self) -> Result<Dag> {
         let base = self.base_dag().await?;
         let mut overlays: Vec<Overlay> = Vec::new();
-        for request in self.folders("change-requests").await? {
-            overlays.extend(self.record(&format!("change-requests/{request}/dag-overlay.json")).await?);
+        for request in self.list_dirs("change-requests").await? {
+            overlays.extend(self.read_record(&format!("change-requests/{request}/dag-overlay.json")).await?);
         }
-        base.overlaid(&overlays).map_err(|issues| refused(&issues))
+        base.with_overlays(&overlays).map_err(|issues| dag_error(&issues))
     }
 
     /// Where the tasks stand.
     pub async fn status(&self, dag: &Dag) -> Result<DagStatus> {
-        let mut status: DagStatus = match self.record("dag-status.json").await? {
+        let mut status: DagStatus = match self.read_record("dag-status.json").await? {
             Some(status) => status,
             None => DagStatus::new(dag, self.call.now()),
         };
-        status.adopt(dag);
+        status.add_missing(dag);
         Ok(status)
     }
 
     /// Changes where tasks stand.
-    pub async fn move_on<R>(&self, dag: &Dag, mut change: impl FnMut(&mut DagStatus) -> Result<R>) -> Result<R> {
+    pub async fn update_status<R>(&self, dag: &Dag, mut change: impl FnMut(&mut DagStatus) -> Result<R>) -> Result<R> {
         let now = self.call.now();
-        self.revise(
+        self.update_record(
             "dag-status.json",
             || Ok(DagStatus::new(dag, now)),
             |status| {
-                status.adopt(dag);
+                status.add_missing(dag);
                 change(status)
             },
         )
@@ -207,16 +207,16 @@ impl<'a> Room<'a> {
 
     /// How the run as a whole stands.
     pub async fn state(&self) -> Result<Option<RunState>> {
-        self.record("run-state.json").await
+        self.read_record("run-state.json").await
     }
 
     /// Refuses to change the plan once it is executed.
-    pub async fn still_planning(&self) -> Result<()> {
+    pub async fn require_planning(&self) -> Result<()> {
         match self.state().await? {
-            Some(RunState { status: RunStatus::Planning | RunStatus::PlanReview, .. }) | None => Ok(()),
+            Some(RunState { status: StoredRunStatus::Planning | StoredRunStatus::PlanReview, .. }) | None => Ok(()),
             Some(state) => Err(Error::failed(format!(
                 "the plan of run `{}` can no longer be changed, because the run is {}; what is missing is added by a change request",
-                self.errand.label, state.status
+                self.task_context.label, state.status
             ))),
         }
     }
@@ -231,7 +231,7 @@ pub struct RunState {
     /// The repository.
     pub repo_url: String,
     /// How it stands.
-    pub status: RunStatus,
+    pub status: StoredRunStatus,
     /// When it was begun.
     pub created_at: Timestamp,
     /// When it was first executed.
@@ -241,7 +241,7 @@ pub struct RunState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Timestamp>,
     /// What happens now.
-    pub current_phase: Phase,
+    pub current_phase: RunPhase,
     /// The model.
     #[serde(default)]
     pub model: String,
@@ -274,15 +274,15 @@ pub struct RunState {
 impl RunState {
     /// A run that is being planned.
     #[must_use]
-    pub fn planned(run: &str, repo: &str, now: Timestamp) -> Self {
+    pub fn new(run: &str, repo: &str, now: Timestamp) -> Self {
         Self {
             run_id: run.to_owned(),
             repo_url: repo.to_owned(),
-            status: RunStatus::Planning,
+            status: StoredRunStatus::Planning,
             created_at: now,
             started_at: None,
             completed_at: None,
-            current_phase: Phase::CaptainInterview,
+            current_phase: RunPhase::CaptainInterview,
             model: String::new(),
             total_tasks: 0,
             completed_tasks: 0,
@@ -299,7 +299,7 @@ impl RunState {
 /// How a run stands, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RunStatus {
+pub enum StoredRunStatus {
     /// The captain plans.
     Planning,
     /// The plan waits for a person.
@@ -314,7 +314,7 @@ pub enum RunStatus {
     Failed,
 }
 
-impl std::fmt::Display for RunStatus {
+impl std::fmt::Display for StoredRunStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Planning => "planning",
@@ -327,15 +327,15 @@ impl std::fmt::Display for RunStatus {
     }
 }
 
-impl From<RunStatus> for ForgeRunStatus {
-    fn from(status: RunStatus) -> Self {
+impl From<StoredRunStatus> for ForgeRunStatus {
+    fn from(status: StoredRunStatus) -> Self {
         match status {
-            RunStatus::Planning => Self::Planning,
-            RunStatus::PlanReview => Self::PlanReview,
-            RunStatus::Executing => Self::Executing,
-            RunStatus::Paused => Self::Paused,
-            RunStatus::Completed => Self::Completed,
-            RunStatus::Failed => Self::Failed,
+            StoredRunStatus::Planning => Self::Planning,
+            StoredRunStatus::PlanReview => Self::PlanReview,
+            StoredRunStatus::Executing => Self::Executing,
+            StoredRunStatus::Paused => Self::Paused,
+            StoredRunStatus::Completed => Self::Completed,
+            StoredRunStatus::Failed => Self::Failed,
         }
     }
 }
@@ -343,7 +343,7 @@ impl From<RunStatus> for ForgeRunStatus {
 /// What happens in a run now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum RunPhase {
     /// The captain asks the user.
     CaptainInterview,
     /// The plan waits for a person.
@@ -357,7 +357,7 @@ pub enum Phase {
 }
 
 /// Checks a name that becomes a file: no separators, no dots alone, nothing that a person cannot see.
-pub fn name<'a>(what: &str, name: &'a str) -> Result<&'a str> {
+pub fn check_file_name<'a>(what: &str, name: &'a str) -> Result<&'a str> {
     let bad = name.is_empty()
         || name.trim() != name
         || name.len() > 120
@@ -374,7 +374,7 @@ pub fn name<'a>(what: &str, name: &'a str) -> Result<&'a str> {
 }
 
 /// Checks a task's id: it becomes a branch too.
-pub fn task_id(id: &str) -> Result<&str> {
+pub fn check_task_id(id: &str) -> Result<&str> {
     let plain = id.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '.' | '_' | '-'));
     let odd =
         id.starts_with(['.', '-']) || id.ends_with('.') || id.strip_suffix(".lock").is_some() || id.contains("..");

@@ -6,12 +6,12 @@ use helve_contract::{Error, Result, jiff::Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dag::{Dag, Node, NodeKind};
+use super::dag::{Dag, DagNode, DagNodeKind};
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Status {
+pub enum TaskStatus {
     /// Not begun, or to be begun again.
     #[default]
     Pending,
@@ -29,14 +29,14 @@ pub enum Status {
     Stale,
 }
 
-impl Status {
+impl TaskStatus {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Pending, Self::Running, Self::Done, Self::MergeReady, Self::Merged, Self::Failed, Self::Stale];
 
     /// Where a task may go from here.
     #[must_use]
-    pub const fn next(self) -> &'static [Self] {
+    pub const fn allowed_transitions(self) -> &'static [Self] {
         match self {
             Self::Pending => &[Self::Running],
             Self::Running => &[Self::Done, Self::Failed, Self::Stale],
@@ -48,7 +48,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for TaskStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Pending => "PENDING",
@@ -84,7 +84,7 @@ pub struct NodeStatus {
     /// The task.
     pub task_id: String,
     /// Where it stands.
-    pub status: Status,
+    pub status: TaskStatus,
     /// Which attempt, from 1.
     pub current_attempt: u32,
     /// How many attempts there may be.
@@ -110,25 +110,25 @@ pub struct NodeStatus {
 }
 
 /// Attempts at a task, the first one counted.
-pub const ATTEMPTS: u32 = 4;
+pub const MAX_ATTEMPTS: u32 = 4;
 
 impl DagStatus {
     /// All tasks of a graph as they are before anything has run.
     #[must_use]
     pub fn new(dag: &Dag, now: Timestamp) -> Self {
         let mut status = Self { version: 0, run_id: dag.run_id.clone(), updated_at: now, nodes: BTreeMap::new() };
-        status.adopt(dag);
+        status.add_missing(dag);
         status
     }
 
     /// Takes in tasks that the graph has and this has not: those that an overlay added.
-    pub fn adopt(&mut self, dag: &Dag) {
+    pub fn add_missing(&mut self, dag: &Dag) {
         for node in &dag.nodes {
             self.nodes.entry(node.id.clone()).or_insert_with(|| NodeStatus {
                 task_id: node.id.clone(),
-                status: Status::Pending,
+                status: TaskStatus::Pending,
                 current_attempt: 1,
-                max_attempts: ATTEMPTS,
+                max_attempts: MAX_ATTEMPTS,
                 assigned_agent: None,
                 started_at: None,
                 completed_at: None,
@@ -140,71 +140,73 @@ impl DagStatus {
     }
 
     /// Where a task stands.
-    pub fn of(&self, task: &str) -> Result<&NodeStatus> {
-        self.nodes.get(task).ok_or_else(|| unknown(task, self.nodes.keys().map(String::as_str)))
+    pub fn node(&self, task: &str) -> Result<&NodeStatus> {
+        self.nodes.get(task).ok_or_else(|| unknown_task_error(task, self.nodes.keys().map(String::as_str)))
     }
 
     /// What a task still waits for. A task waits until all before it is merged; a refinery only until it can be merged,
     /// because merging it is what the refinery does.
     #[must_use]
-    pub fn waits_for<'a>(&self, dag: &'a Dag, task: &str) -> Vec<&'a str> {
-        dag.node(task).map(|node| self.lacks(node).collect()).unwrap_or_default()
+    pub fn unmet_dependencies<'a>(&self, dag: &'a Dag, task: &str) -> Vec<&'a str> {
+        dag.node(task).map(|node| self.unmet(node).collect()).unwrap_or_default()
     }
 
     /// The same of a node at hand.
-    fn lacks<'a>(&self, node: &'a Node) -> impl Iterator<Item = &'a str> {
+    fn unmet<'a>(&self, node: &'a DagNode) -> impl Iterator<Item = &'a str> {
         let enough = |status| match node.kind {
-            NodeKind::Task => status == Status::Merged,
-            NodeKind::Refinery => matches!(status, Status::MergeReady | Status::Merged),
+            DagNodeKind::Task => status == TaskStatus::Merged,
+            DagNodeKind::Refinery => matches!(status, TaskStatus::MergeReady | TaskStatus::Merged),
         };
         let waiting = move |id: &&str| !self.nodes.get(*id).is_some_and(|it| enough(it.status));
         node.dependencies.iter().map(String::as_str).filter(waiting)
     }
 
     /// The tasks that can begin now, in the order of the plan.
-    pub fn ready<'a>(&self, dag: &'a Dag) -> impl Iterator<Item = &'a Node> {
-        let pending = |id: &str| self.nodes.get(id).is_some_and(|it| it.status == Status::Pending);
-        dag.nodes.iter().filter(move |node| pending(&node.id) && self.lacks(node).next().is_none())
+    pub fn ready<'a>(&self, dag: &'a Dag) -> impl Iterator<Item = &'a DagNode> {
+        let pending = |id: &str| self.nodes.get(id).is_some_and(|it| it.status == TaskStatus::Pending);
+        dag.nodes.iter().filter(move |node| pending(&node.id) && self.unmet(node).next().is_none())
     }
 
     /// Moves a task. The same state again changes nothing. Answers where it stood.
-    pub fn go(&mut self, dag: &Dag, task: &str, to: Status, now: Timestamp) -> Result<Status> {
-        let from = self.of(task)?.status;
+    pub fn transition(&mut self, dag: &Dag, task: &str, to: TaskStatus, now: Timestamp) -> Result<TaskStatus> {
+        let from = self.node(task)?.status;
         if from == to {
             return Ok(from);
         }
-        if !from.next().contains(&to) {
-            let ways: Vec<_> = from.next().iter().map(Status::to_string).collect();
+        if !from.allowed_transitions().contains(&to) {
+            let ways: Vec<_> = from.allowed_transitions().iter().map(TaskStatus::to_string).collect();
             let ways = if ways.is_empty() { "nowhere: it is the end".to_owned() } else { ways.join(", ") };
             return Err(Error::failed(format!(
                 "`{task}` is {from} and cannot become {to}; from {from} it may go to {ways}"
             )));
         }
-        if to == Status::Running {
-            let waits = self.waits_for(dag, task);
+        if to == TaskStatus::Running {
+            let waits = self.unmet_dependencies(dag, task);
             if !waits.is_empty() {
-                let refinery = dag.node(task).is_some_and(|it| it.kind == NodeKind::Refinery);
-                let word = if refinery { Status::MergeReady } else { Status::Merged };
+                let refinery = dag.node(task).is_some_and(|it| it.kind == DagNodeKind::Refinery);
+                let word = if refinery { TaskStatus::MergeReady } else { TaskStatus::Merged };
                 let text = format!("`{task}` cannot run yet: {} must be {word} before", waits.join(", "));
                 return Err(Error::failed(text));
             }
         }
-        let node = self.nodes.get_mut(task).ok_or_else(|| unknown(task, []))?;
+        let node = self.nodes.get_mut(task).ok_or_else(|| unknown_task_error(task, []))?;
         match to {
-            Status::Pending if node.current_attempt >= node.max_attempts => {
+            TaskStatus::Pending if node.current_attempt >= node.max_attempts => {
                 return Err(Error::failed(format!(
                     "`{task}` has used all of its {} attempts and stays {from}",
                     node.max_attempts
                 )));
             }
-            Status::Pending => {
+            TaskStatus::Pending => {
                 node.current_attempt += 1;
                 (node.assigned_agent, node.started_at, node.completed_at) = (None, None, None);
                 (node.heartbeat_at, node.commit) = (None, None);
             }
-            Status::Running => (node.started_at, node.heartbeat_at) = (Some(now), Some(now)),
-            Status::Done | Status::Failed | Status::Stale | Status::Merged => node.completed_at = Some(now),
-            Status::MergeReady => {}
+            TaskStatus::Running => (node.started_at, node.heartbeat_at) = (Some(now), Some(now)),
+            TaskStatus::Done | TaskStatus::Failed | TaskStatus::Stale | TaskStatus::Merged => {
+                node.completed_at = Some(now)
+            }
+            TaskStatus::MergeReady => {}
         }
         node.status = to;
         self.version += 1;
@@ -213,8 +215,8 @@ impl DagStatus {
     }
 }
 
-fn unknown<'a>(task: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
-    let near = helve_contract::nearest(task, known);
+fn unknown_task_error<'a>(task: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
+    let near = helve_contract::closest_names(task, known);
     let near = near.first().map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
     Error::failed(format!("there is no task `{task}` in this run{near}"))
 }
@@ -224,18 +226,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::artifacts::dag::{AgentType, Metadata, Node};
+    use crate::artifacts::dag::{AgentType, DagMetadata, DagNode};
 
     fn dag() -> Dag {
-        let node = |id: &str, before: &[&str]| Node {
+        let node = |id: &str, before: &[&str]| DagNode {
             id: id.into(),
-            kind: NodeKind::Task,
+            kind: DagNodeKind::Task,
             agent_type: AgentType::Worker,
             dependencies: before.iter().map(|it| (*it).to_owned()).collect(),
-            status: Status::Pending,
+            status: TaskStatus::Pending,
             metadata: None,
         };
-        let metadata = Metadata {
+        let metadata = DagMetadata {
             created_at: Timestamp::UNIX_EPOCH,
             created_by: "captain".into(),
             total_tasks: 2,
@@ -248,26 +250,26 @@ mod tests {
     fn a_task_waits_until_all_before_it_is_merged() {
         let (dag, now) = (dag(), Timestamp::UNIX_EPOCH);
         let mut status = DagStatus::new(&dag, now);
-        let said = status.go(&dag, "b", Status::Running, now).unwrap_err().to_string();
+        let said = status.transition(&dag, "b", TaskStatus::Running, now).unwrap_err().to_string();
         assert_eq!(said, "`b` cannot run yet: a must be MERGED before");
-        for to in [Status::Running, Status::Done, Status::MergeReady, Status::Merged] {
-            status.go(&dag, "a", to, now).unwrap();
+        for to in [TaskStatus::Running, TaskStatus::Done, TaskStatus::MergeReady, TaskStatus::Merged] {
+            status.transition(&dag, "a", to, now).unwrap();
         }
-        assert_eq!(status.go(&dag, "b", Status::Running, now).unwrap(), Status::Pending);
+        assert_eq!(status.transition(&dag, "b", TaskStatus::Running, now).unwrap(), TaskStatus::Pending);
     }
 
     #[test]
     fn a_failed_task_is_tried_again_until_its_attempts_are_used() {
         let (dag, now) = (dag(), Timestamp::UNIX_EPOCH);
         let mut status = DagStatus::new(&dag, now);
-        for _ in 1..ATTEMPTS {
-            status.go(&dag, "a", Status::Running, now).unwrap();
-            status.go(&dag, "a", Status::Failed, now).unwrap();
-            status.go(&dag, "a", Status::Pending, now).unwrap();
+        for _ in 1..MAX_ATTEMPTS {
+            status.transition(&dag, "a", TaskStatus::Running, now).unwrap();
+            status.transition(&dag, "a", TaskStatus::Failed, now).unwrap();
+            status.transition(&dag, "a", TaskStatus::Pending, now).unwrap();
         }
-        status.go(&dag, "a", Status::Running, now).unwrap();
-        status.go(&dag, "a", Status::Stale, now).unwrap();
-        let said = status.go(&dag, "a", Status::Pending, now).unwrap_err().to_string();
+        status.transition(&dag, "a", TaskStatus::Running, now).unwrap();
+        status.transition(&dag, "a", TaskStatus::Stale, now).unwrap();
+        let said = status.transition(&dag, "a", TaskStatus::Pending, now).unwrap_err().to_string();
         assert_eq!(said, "`a` has used all of its 4 attempts and stays STALE");
     }
 
@@ -276,14 +278,14 @@ mod tests {
         fn nothing_but_the_listed_steps_ever_happens(steps in prop::collection::vec(0_usize..7, 0..60)) {
             let (dag, now) = (dag(), Timestamp::UNIX_EPOCH);
             let mut status = DagStatus::new(&dag, now);
-            for to in steps.into_iter().map(|at| Status::ALL[at]) {
+            for to in steps.into_iter().map(|at| TaskStatus::ALL[at]) {
                 let before = status.clone();
                 let from = before.nodes["a"].status;
-                match status.go(&dag, "a", to, now) {
+                match status.transition(&dag, "a", to, now) {
                     Ok(said) if from == to => prop_assert_eq!((said, &status), (from, &before)),
                     Ok(said) => {
                         prop_assert_eq!(said, from);
-                        prop_assert!(from.next().contains(&to));
+                        prop_assert!(from.allowed_transitions().contains(&to));
                         prop_assert_eq!(status.version, before.version + 1);
                     }
                     Err(_) => prop_assert_eq!(&status, &before),

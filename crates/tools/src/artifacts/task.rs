@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{
     dag::AgentType,
-    front::{Document, lacking},
+    front::{FrontMatterDocument, missing_headings},
     room,
-    status::Status,
+    status::TaskStatus,
 };
 
 /// The headings that a task's body has.
@@ -16,7 +16,7 @@ const HEADINGS: [&str; 3] = ["Description", "Context", "Instructions"];
 
 /// What a task's front matter says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Task {
+pub struct TaskFrontMatter {
     /// The same as the node's id in the graph.
     pub id: String,
     /// In a line.
@@ -32,7 +32,7 @@ pub struct Task {
     pub estimated_complexity: Complexity,
     /// In the plan always `PENDING`.
     #[serde(default)]
-    pub status: Status,
+    pub status: TaskStatus,
     /// The branch, once there is one.
     #[serde(default)]
     pub branch: Option<String>,
@@ -56,10 +56,10 @@ pub enum Complexity {
     Large,
 }
 
-impl Task {
+impl TaskFrontMatter {
     /// Reads and checks a task document.
-    pub fn parse(text: &str) -> Result<Document<Self>> {
-        let fields: Document<Map<String, Value>> = Document::parse(text, "task")?;
+    pub fn parse(text: &str) -> Result<FrontMatterDocument<Self>> {
+        let fields: FrontMatterDocument<Map<String, Value>> = FrontMatterDocument::parse(text, "task")?;
         let missing: Vec<_> = ["id", "title", "type", "dependencies", "acceptance_criteria", "estimated_complexity"]
             .into_iter()
             .filter(|field| !fields.front.contains_key(*field))
@@ -70,16 +70,16 @@ impl Task {
         }
         let front: Self = serde_json::from_value(Value::Object(fields.front))
             .map_err(|error| Error::failed(format!("Invalid task frontmatter: {error}")))?;
-        room::task_id(&front.id)?;
+        room::check_task_id(&front.id)?;
         if front.title.trim().is_empty() {
             return Err(Error::failed("Invalid task frontmatter: title is empty"));
         }
-        let lacking = lacking(&fields.body, &HEADINGS);
+        let lacking = missing_headings(&fields.body, &HEADINGS);
         if !lacking.is_empty() {
             let lacking: Vec<_> = lacking.iter().map(|it| format!("`## {it}`")).collect();
             return Err(Error::failed(format!("the task's body lacks the heading {}", lacking.join(", "))));
         }
-        Ok(Document { front, body: fields.body })
+        Ok(FrontMatterDocument { front, body: fields.body })
     }
 }
 
@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn keeps_fields_it_does_not_know() {
-        let task = Task::parse(GOOD).unwrap().front;
+        let task = TaskFrontMatter::parse(GOOD).unwrap().front;
         assert_eq!((task.kind, task.more["spec"].as_str()), (AgentType::Worker, Some("a.md")));
     }
 
     #[test]
     fn names_every_field_that_is_missing() {
-        let said = Task::parse("---\nid: a\ntitle: b\n---\n").unwrap_err().to_string();
+        let said = TaskFrontMatter::parse("---\nid: a\ntitle: b\n---\n").unwrap_err().to_string();
         assert_eq!(
             said,
             "Invalid task frontmatter: missing required field type; missing required field dependencies; missing required field acceptance_criteria; missing required field estimated_complexity"
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn wants_the_headings() {
-        let said = Task::parse(&GOOD.replace("## Context", "### Context")).unwrap_err().to_string();
+        let said = TaskFrontMatter::parse(&GOOD.replace("## Context", "### Context")).unwrap_err().to_string();
         assert_eq!(said, "the task's body lacks the heading `## Context`");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helve_contract::{
-    Call, Entry, Errand, Error, PathRules, Ports, Reading, Session, Tool, Workspace,
+    Call, Entry, Error, PathRules, PathStyle, Ports, Session, TaskContext, Tool, Workspace,
     ports::{ExpectedVersion, NoHost, RunArtifacts},
 };
 use helve_store::FileArtifacts;
@@ -32,9 +32,9 @@ impl Run {
 
 /// A call of an agent that works on this task.
 fn call_for(run: &Run, task: Option<&str>) -> Call {
-    let nowhere = Workspace::new([], PathRules::default(), Reading::Absolute);
+    let nowhere = Workspace::new([], PathRules::default(), PathStyle::Absolute);
     let mut session = Session::new("agent-1", nowhere, Ports::new(Arc::new(NoHost)));
-    session.errand = Some(Errand {
+    session.task = Some(TaskContext {
         run: "run-1".into(),
         label: "run-1".into(),
         task: task.map(str::to_owned),
@@ -47,7 +47,7 @@ fn call_for(run: &Run, task: Option<&str>) -> Call {
 }
 
 async fn said<T: Tool>(run: &Run, task: Option<&str>, args: serde_json::Value) -> String {
-    let entry = Entry::of::<T>();
+    let entry = Entry::from_tool::<T>();
     entry.run(args, call_for(run, task)).await.unwrap_or_else(Into::into).text
 }
 
@@ -137,15 +137,15 @@ async fn requests_and_subtasks_are_numbered() {
     assert_eq!(said::<EmitCr>(&run, Some("merge-1"), request.clone()).await, r#"{"crId":"cr-001"}"#);
     assert_eq!(said::<EmitCr>(&run, Some("merge-1"), request).await, r#"{"crId":"cr-002"}"#);
     let call = call_for(&run, None);
-    let room = Room::of(&call).unwrap();
-    ChangeRequest::go(&room, "cr-001", RequestStatus::Approved).await.unwrap();
+    let room = CallArtifacts::for_call(&call).unwrap();
+    ChangeRequest::transition(&room, "cr-001", ChangeRequestStatus::Approved).await.unwrap();
     // Whoever decides at the same moment by what it read before does not overwrite that.
-    let place = ChangeRequest::place("cr-002");
+    let place = ChangeRequest::path("cr-002");
     let (text, version) = room.versioned_text(&place).await.unwrap();
-    room.keep(&place, text.replace("No parser", "No lexer").as_bytes(), version.clone()).await.unwrap();
-    assert!(matches!(room.keep(&place, text.as_bytes(), version).await, Err(Error::VersionConflict(_))));
-    let states: Vec<_> = ChangeRequest::all(&room).await.unwrap().into_iter().map(|it| it.front.status).collect();
-    assert_eq!(states, [RequestStatus::Approved, RequestStatus::Pending]);
+    room.write(&place, text.replace("No parser", "No lexer").as_bytes(), version.clone()).await.unwrap();
+    assert!(matches!(room.write(&place, text.as_bytes(), version).await, Err(Error::VersionConflict(_))));
+    let states: Vec<_> = ChangeRequest::load_all(&room).await.unwrap().into_iter().map(|it| it.front.status).collect();
+    assert_eq!(states, [ChangeRequestStatus::Approved, ChangeRequestStatus::Pending]);
 
     let subtask = json!({"title": "Lexer", "description": "Cut words."});
     assert_eq!(said::<AddSubtask>(&run, Some("merge-1"), subtask).await, r#"{"subtaskId":"subtask-001"}"#);

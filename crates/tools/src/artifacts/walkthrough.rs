@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    front::{Document, lacking},
-    room::Room,
+    front::{FrontMatterDocument, missing_headings},
+    room::CallArtifacts,
 };
 
 /// The sections of a walkthrough, in this order.
@@ -22,16 +22,16 @@ pub struct Walkthrough {
     /// What the branch came from.
     pub base_ref: String,
     /// How it went.
-    pub status: Outcome,
+    pub status: WalkthroughStatus,
     /// How sure the agent is, from 0 to 1.
     pub confidence: f64,
     /// Minutes.
     pub time_spent_minutes: u64,
     /// What changed, and why.
-    pub files_changed: Vec<FileChanged>,
+    pub files_changed: Vec<ChangedFile>,
     /// What was tested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tests: Vec<TestRun>,
+    pub tests: Vec<WalkthroughTest>,
     /// What may go wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub risks: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Walkthrough {
 /// How a task went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum WalkthroughStatus {
     /// All of it is done.
     Completed,
     /// None of it is.
@@ -54,7 +54,7 @@ pub enum Outcome {
 
 /// A file that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FileChanged {
+pub struct ChangedFile {
     /// In the repository
     pub path: String,
     /// Why it changed
@@ -63,7 +63,7 @@ pub struct FileChanged {
 
 /// A test that was run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TestRun {
+pub struct WalkthroughTest {
     /// Its name
     pub name: String,
     /// How it went
@@ -86,9 +86,9 @@ pub enum TestOutcome {
 
 impl Walkthrough {
     /// Reads and checks a walkthrough.
-    pub fn parse(text: &str) -> Result<Document<Self>> {
-        let document: Document<Self> = Document::parse(text, "walkthrough")?;
-        let lacking = lacking(&document.body, &SECTIONS);
+    pub fn parse(text: &str) -> Result<FrontMatterDocument<Self>> {
+        let document: FrontMatterDocument<Self> = FrontMatterDocument::parse(text, "walkthrough")?;
+        let lacking = missing_headings(&document.body, &SECTIONS);
         if !lacking.is_empty() {
             return Err(Error::failed(format!("the walkthrough lacks the section {}", lacking.join(", "))));
         }
@@ -97,16 +97,16 @@ impl Walkthrough {
 
     /// Where a walkthrough is kept.
     #[must_use]
-    pub fn place(task: &str, attempt: u32) -> String {
+    pub fn path(task: &str, attempt: u32) -> String {
         format!("{task}/{attempt}/walkthrough.md")
     }
 
     /// The last attempt at a task that has one.
-    pub async fn latest(room: &Room<'_>, task: &str) -> Result<Option<u32>> {
-        let mut attempts: Vec<u32> = room.folders(task).await?.iter().filter_map(|it| it.parse().ok()).collect();
+    pub async fn latest_attempt(room: &CallArtifacts<'_>, task: &str) -> Result<Option<u32>> {
+        let mut attempts: Vec<u32> = room.list_dirs(task).await?.iter().filter_map(|it| it.parse().ok()).collect();
         attempts.sort_unstable();
         for attempt in attempts.into_iter().rev() {
-            if room.bytes(&Self::place(task, attempt)).await?.is_some() {
+            if room.read_bytes(&Self::path(task, attempt)).await?.is_some() {
                 return Ok(Some(attempt));
             }
         }

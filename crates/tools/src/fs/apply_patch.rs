@@ -3,8 +3,8 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use helve_contract::{
-    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
-    ports::{Change, Expect, Kind, Span, Stamp},
+    AccessRequest, Call, Effects, Error, FileErrorKind, Reply, Result, SafePath, Tool,
+    ports::{Expect, FileChange, FileKind, FileStamp, Span},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,28 +12,28 @@ use serde_json::json;
 
 use super::{
     diff::{self, Diff},
-    patch::{self, Act, Existing, Op},
+    patch::{self, FileAction, FileOp, OnExisting},
 };
 
 /// Changes several files at once: all of the patch is applied, or nothing.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct ApplyPatch {
+pub struct ApplyPatchTool {
     /// The patch: `*** Begin Patch` … `*** End Patch`, or a unified diff.
     pub patch: String,
 }
 
 /// What a patch did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PatchOut {
+pub struct ApplyPatchOutput {
     /// Each file, in the order of the patch.
-    pub files: Vec<Patched>,
+    pub files: Vec<PatchedFile>,
     /// What was overlooked to make a hunk fit.
     pub notes: Vec<String>,
 }
 
 /// What a patch did to one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Patched {
+pub struct PatchedFile {
     /// `A`dded, `M`odified, `D`eleted or `R`enamed.
     pub mark: char,
     /// The file.
@@ -52,117 +52,128 @@ pub struct Patched {
 }
 
 /// The largest file that is patched.
-const MOST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Lines of a diff that are still worth telling.
-const LONG: usize = 5000;
+const MAX_DIFF_LINES: usize = 5000;
 
-impl Tool for ApplyPatch {
+impl Tool for ApplyPatchTool {
     const NAME: &'static str = "apply_patch";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::DESTROYS);
-    type Output = PatchOut;
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES).union(Effects::DESTROYS);
+    type Output = ApplyPatchOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         // A patch that cannot be read changes nothing.
-        let ops = patch::read(&self.patch).unwrap_or_default();
-        let moved = |op: &Op| if let Act::Update { to: Some(to), .. } = &op.act { Some(to.clone()) } else { None };
+        let ops = patch::parse(&self.patch).unwrap_or_default();
+        let moved =
+            |op: &FileOp| if let FileAction::Update { to: Some(to), .. } = &op.act { Some(to.clone()) } else { None };
         Some(AccessRequest::writes(ops.iter().flat_map(|op| [Some(op.path.clone()), moved(op)]).flatten()))
     }
 
-    async fn run(self, call: &Call) -> Result<PatchOut> {
-        let ops = patch::read(&self.patch)?;
-        let mut stage = Stage { call, slots: Vec::new(), by_path: HashMap::new() };
-        let mut out = PatchOut { files: Vec::new(), notes: Vec::new() };
+    async fn run(self, call: &Call) -> Result<ApplyPatchOutput> {
+        let ops = patch::parse(&self.patch)?;
+        let mut stage = PatchTransaction { call, slots: Vec::new(), by_path: HashMap::new() };
+        let mut out = ApplyPatchOutput { files: Vec::new(), notes: Vec::new() };
         for op in ops {
-            call.still_wanted()?;
+            call.check_cancelled()?;
             stage.apply(op, &mut out).await?;
         }
         let changes = stage.changes();
         if !changes.is_empty() {
-            call.remark(call.host().change(changes).await?);
+            call.remark(call.host().apply_changes(changes).await?);
         }
         Ok(out)
     }
 }
 
 /// A file as it was and as it will be.
-struct Slot {
+struct StagedFile {
     path: SafePath,
-    before: Before,
-    stamp: Stamp,
-    now: Now,
+    before: OriginalContent,
+    stamp: FileStamp,
+    now: StagedContent,
     like: Option<SafePath>,
 }
 
-enum Before {
+enum OriginalContent {
     Absent,
     Bytes(Vec<u8>),
     /// Too large to be read; it can only be replaced or removed.
     Unread(u64),
 }
 
-enum Now {
+enum StagedContent {
     /// As before.
-    Same,
-    Gone,
+    Unchanged,
+    Removed,
     Bytes(Vec<u8>),
 }
 
-impl Slot {
+impl StagedFile {
     /// What will be in the file; nothing of one that was not read. `None`: it will not be there.
     fn content(&self) -> Option<&[u8]> {
         match (&self.now, &self.before) {
-            (Now::Bytes(bytes), _) | (Now::Same, Before::Bytes(bytes)) => Some(bytes),
-            (Now::Same, Before::Unread(_)) => Some(&[]),
-            (Now::Same, Before::Absent) | (Now::Gone, _) => None,
+            (StagedContent::Bytes(bytes), _) | (StagedContent::Unchanged, OriginalContent::Bytes(bytes)) => Some(bytes),
+            (StagedContent::Unchanged, OriginalContent::Unread(_)) => Some(&[]),
+            (StagedContent::Unchanged, OriginalContent::Absent) | (StagedContent::Removed, _) => None,
         }
     }
 }
 
 /// The files of a patch. Nothing reaches the host before all of it fits.
-struct Stage<'a> {
+struct PatchTransaction<'a> {
     call: &'a Call,
-    slots: Vec<Slot>,
+    slots: Vec<StagedFile>,
     by_path: HashMap<PathBuf, usize>,
 }
 
-impl Stage<'_> {
+impl PatchTransaction<'_> {
     /// The place of a file on the stage; it is read when it is first named.
-    async fn slot(&mut self, name: &str) -> Result<usize> {
-        let path = self.call.writable(name)?;
+    async fn stage(&mut self, name: &str) -> Result<usize> {
+        let path = self.call.check_write(name)?;
         if path.relative().as_os_str().is_empty() || name.ends_with('/') {
-            return Err(Error::file(&path, FileFault::IsFolder));
+            return Err(Error::file(&path, FileErrorKind::IsFolder));
         }
-        if let Some(at) = self.by_path.get(&path.on_host()) {
+        if let Some(at) = self.by_path.get(&path.host_path()) {
             return Ok(*at);
         }
         let (before, stamp) = self.before(&path).await?;
-        self.only_once(&path, &before, stamp)?;
-        self.by_path.insert(path.on_host(), self.slots.len());
-        self.slots.push(Slot { path, before, stamp, now: Now::Same, like: None });
+        self.reject_alias(&path, &before, stamp)?;
+        self.by_path.insert(path.host_path(), self.slots.len());
+        self.slots.push(StagedFile { path, before, stamp, now: StagedContent::Unchanged, like: None });
         Ok(self.slots.len() - 1)
     }
 
-    async fn before(&self, path: &SafePath) -> Result<(Before, Stamp)> {
+    async fn before(&self, path: &SafePath) -> Result<(OriginalContent, FileStamp)> {
         let stat = match self.call.host().stat(path).await {
             Ok(stat) => stat,
-            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => return Ok((Before::Absent, Stamp::default())),
+            Err(Error::File { fault: FileErrorKind::Missing { .. }, .. }) => {
+                return Ok((OriginalContent::Absent, FileStamp::default()));
+            }
             Err(error) => return Err(error),
         };
         match stat.kind {
-            Kind::File => {}
-            Kind::Folder => return Err(Error::file(path, FileFault::IsFolder)),
-            Kind::Link | Kind::Other => return Err(Error::file(path, FileFault::NotRegular)),
+            FileKind::File => {}
+            FileKind::Folder => return Err(Error::file(path, FileErrorKind::IsFolder)),
+            FileKind::Link | FileKind::Other => return Err(Error::file(path, FileErrorKind::NotRegular)),
         }
-        let chunk = self.call.host().read(path, Span::first(if stat.size > MOST { 0 } else { MOST })).await?;
-        let before = if chunk.size > MOST { Before::Unread(chunk.size) } else { Before::Bytes(chunk.bytes) };
+        let chunk = self
+            .call
+            .host()
+            .read(path, Span::first(if stat.size > MAX_FILE_BYTES { 0 } else { MAX_FILE_BYTES }))
+            .await?;
+        let before = if chunk.size > MAX_FILE_BYTES {
+            OriginalContent::Unread(chunk.size)
+        } else {
+            OriginalContent::Bytes(chunk.bytes)
+        };
         Ok((before, chunk.stamp))
     }
 
     /// Refuses a file that is on the stage by another name, through a link: one of two changes would be lost.
-    fn only_once(&self, path: &SafePath, before: &Before, stamp: Stamp) -> Result<()> {
+    fn reject_alias(&self, path: &SafePath, before: &OriginalContent, stamp: FileStamp) -> Result<()> {
         let told = stamp.0.iter().filter(|it| **it != 0).count() >= 2;
-        let same = |slot: &&Slot| match (&slot.before, before) {
-            (Before::Bytes(a), Before::Bytes(b)) => slot.stamp == stamp && a == b,
+        let same = |slot: &&StagedFile| match (&slot.before, before) {
+            (OriginalContent::Bytes(a), OriginalContent::Bytes(b)) => slot.stamp == stamp && a == b,
             _ => false,
         };
         match self.slots.iter().find(same).filter(|_| told) {
@@ -174,63 +185,63 @@ impl Stage<'_> {
         }
     }
 
-    async fn apply(&mut self, op: Op, out: &mut PatchOut) -> Result<()> {
-        let at = self.slot(&op.path).await?;
+    async fn apply(&mut self, op: FileOp, out: &mut ApplyPatchOutput) -> Result<()> {
+        let at = self.stage(&op.path).await?;
         let shown = self.slots[at].path.to_string();
         match op.act {
-            Act::Add { text, existing } => {
+            FileAction::Add { text, existing } => {
                 let old = self.slots[at].content();
-                if old.is_some() && existing == Existing::Refused {
-                    return Err(Error::file(shown, FileFault::Exists));
+                if old.is_some() && existing == OnExisting::Refuse {
+                    return Err(Error::file(shown, FileErrorKind::Exists));
                 }
-                let diff = compared(old.unwrap_or_default(), text.as_bytes(), None);
+                let diff = diff_contents(old.unwrap_or_default(), text.as_bytes(), None);
                 let names = if old.is_some() { Diff::unified } else { Diff::created };
-                out.tell('A', &shown, &diff, names).replaced = old.is_some();
-                self.slots[at].now = Now::Bytes(text.into_bytes());
+                out.record('A', &shown, &diff, names).replaced = old.is_some();
+                self.slots[at].now = StagedContent::Bytes(text.into_bytes());
             }
-            Act::Delete { hunks } => {
-                let old = self.present(at).await?;
+            FileAction::Delete { hunks } => {
+                let old = self.require_content(at).await?;
                 if !hunks.is_empty() && !patch::apply(&shown, self.readable(at, old)?, &hunks)?.bytes.is_empty() {
                     return Err(Error::failed(format!(
                         "{shown}: the patch deletes the file but not all of its lines; nothing was changed"
                     )));
                 }
-                out.tell('D', &shown, &compared(old, &[], None), Diff::deleted);
-                self.slots[at].now = Now::Gone;
+                out.record('D', &shown, &diff_contents(old, &[], None), Diff::deleted);
+                self.slots[at].now = StagedContent::Removed;
             }
-            Act::Update { to, hunks } => {
-                let old = self.readable(at, self.present(at).await?)?;
+            FileAction::Update { to, hunks } => {
+                let old = self.readable(at, self.require_content(at).await?)?;
                 let changed = patch::apply(&shown, old, &hunks)?;
-                let diff = compared(old, &changed.bytes, Some(changed.changes));
+                let diff = diff_contents(old, &changed.bytes, Some(changed.changes));
                 out.notes.extend(changed.notes);
                 let target = match &to {
-                    Some(to) => self.slot(to).await?,
+                    Some(to) => self.stage(to).await?,
                     None => at,
                 };
                 if target == at {
-                    out.tell('M', &shown, &diff, Diff::unified);
+                    out.record('M', &shown, &diff, Diff::unified);
                 } else {
                     let to = self.slots[target].path.to_string();
-                    let told = out.tell('R', &to, &diff, Diff::unified);
+                    let told = out.record('R', &to, &diff, Diff::unified);
                     told.replaced = self.slots[target].content().is_some();
                     told.from = Some(shown);
-                    self.slots[at].now = Now::Gone;
+                    self.slots[at].now = StagedContent::Removed;
                     self.slots[target].like = Some(self.slots[at].path.clone());
                 }
-                self.slots[target].now = Now::Bytes(changed.bytes);
+                self.slots[target].now = StagedContent::Bytes(changed.bytes);
             }
         }
         Ok(())
     }
 
     /// The content of a file that must be there.
-    async fn present(&self, at: usize) -> Result<&[u8]> {
+    async fn require_content(&self, at: usize) -> Result<&[u8]> {
         let slot = &self.slots[at];
         match (slot.content(), &slot.before) {
             (Some(bytes), _) => Ok(bytes),
-            (None, Before::Absent) => {
-                let missing = Error::file(&slot.path, FileFault::Missing { near: Vec::new() });
-                Err(super::explain(self.call, &slot.path, missing).await)
+            (None, OriginalContent::Absent) => {
+                let missing = Error::file(&slot.path, FileErrorKind::Missing { near: Vec::new() });
+                Err(super::with_suggestions(self.call, &slot.path, missing).await)
             }
             (None, _) => Err(Error::failed(format!("{}: an earlier part of the patch took it away", slot.path))),
         }
@@ -238,27 +249,27 @@ impl Stage<'_> {
 
     fn readable<'b>(&self, at: usize, bytes: &'b [u8]) -> Result<&'b [u8]> {
         match &self.slots[at] {
-            Slot { before: Before::Unread(size), path, .. } if bytes.is_empty() => {
-                Err(Error::file(path, FileFault::TooLarge { bytes: *size, limit: MOST }))
+            StagedFile { before: OriginalContent::Unread(size), path, .. } if bytes.is_empty() => {
+                Err(Error::file(path, FileErrorKind::TooLarge { bytes: *size, limit: MAX_FILE_BYTES }))
             }
             _ => Ok(bytes),
         }
     }
 
     /// What the host has to do, with what must still be there when it does.
-    fn changes(self) -> Vec<Change> {
+    fn changes(self) -> Vec<FileChange> {
         let changes = self.slots.into_iter().filter_map(|slot| {
-            let Slot { path, before, now, like, .. } = slot;
+            let StagedFile { path, before, now, like, .. } = slot;
             let expect = match &before {
-                Before::Absent => Expect::Absent,
-                Before::Bytes(bytes) => Expect::bytes(bytes),
-                Before::Unread(_) => Expect::Anything,
+                OriginalContent::Absent => Expect::Absent,
+                OriginalContent::Bytes(bytes) => Expect::bytes(bytes),
+                OriginalContent::Unread(_) => Expect::Anything,
             };
             match (before, now) {
-                (_, Now::Same) | (Before::Absent, Now::Gone) => None,
-                (Before::Bytes(old), Now::Bytes(new)) if old == new && like.is_none() => None,
-                (_, Now::Bytes(bytes)) => Some(Change::Write { path, bytes, expect, like }),
-                (_, Now::Gone) => Some(Change::Remove { path, expect }),
+                (_, StagedContent::Unchanged) | (OriginalContent::Absent, StagedContent::Removed) => None,
+                (OriginalContent::Bytes(old), StagedContent::Bytes(new)) if old == new && like.is_none() => None,
+                (_, StagedContent::Bytes(bytes)) => Some(FileChange::Write { path, bytes, expect, like }),
+                (_, StagedContent::Removed) => Some(FileChange::Remove { path, expect }),
             }
         });
         changes.collect()
@@ -266,26 +277,26 @@ impl Stage<'_> {
 }
 
 /// What is different between two files; quickly told where the changes are known.
-fn compared(old: &[u8], new: &[u8], changes: Option<Vec<diff::Change>>) -> Diff {
+fn diff_contents(old: &[u8], new: &[u8], changes: Option<Vec<diff::ByteChange>>) -> Diff {
     match (std::str::from_utf8(old), std::str::from_utf8(new), changes) {
-        (Ok(old), Ok(new), Some(changes)) => diff::across(old, new, changes),
-        _ => diff::between(&String::from_utf8_lossy(old), &String::from_utf8_lossy(new)),
+        (Ok(old), Ok(new), Some(changes)) => diff::diff_with_known_changes(old, new, changes),
+        _ => diff::diff(&String::from_utf8_lossy(old), &String::from_utf8_lossy(new)),
     }
 }
 
-impl PatchOut {
-    fn tell(&mut self, mark: char, path: &str, diff: &Diff, shown: fn(&Diff, &str) -> String) -> &mut Patched {
+impl ApplyPatchOutput {
+    fn record(&mut self, mark: char, path: &str, diff: &Diff, shown: fn(&Diff, &str) -> String) -> &mut PatchedFile {
         let Diff { added, removed, .. } = *diff;
-        let diff = if added + removed > LONG { String::new() } else { shown(diff, path) };
+        let diff = if added + removed > MAX_DIFF_LINES { String::new() } else { shown(diff, path) };
         let path = path.to_owned();
-        self.files.push_mut(Patched { mark, path, from: None, replaced: false, added, removed, diff })
+        self.files.push_mut(PatchedFile { mark, path, from: None, replaced: false, added, removed, diff })
     }
 }
 
-impl From<PatchOut> for Reply {
+impl From<ApplyPatchOutput> for Reply {
     /// `A path`, `M path`, `D path` or `R old -> new`, a line each.
-    fn from(out: PatchOut) -> Self {
-        let line = |file: &Patched| {
+    fn from(out: ApplyPatchOutput) -> Self {
+        let line = |file: &PatchedFile| {
             let replaced = if file.replaced { " (replaced)" } else { "" };
             match &file.from {
                 Some(from) => format!("{} {from} -> {}{replaced}", file.mark, file.path),

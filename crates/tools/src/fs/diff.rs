@@ -12,17 +12,17 @@ use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
 /// Lines around a change.
 pub const CONTEXT: usize = 3;
 /// How long to look for a small diff; after it, a larger one will do.
-const PATIENCE: Duration = Duration::from_millis(300);
+const DIFF_TIMEOUT: Duration = Duration::from_millis(300);
 /// Bytes that are compared at once.
 const BLOCK: usize = 256;
 /// What stands below a last line without an end.
-const NO_END: &str = "\\ No newline at end of file";
+const NO_NEWLINE_MARKER: &str = "\\ No newline at end of file";
 
 /// What is different between two texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
     /// The places, in order.
-    pub hunks: Vec<Hunk>,
+    pub hunks: Vec<DiffHunk>,
     /// How many lines are new.
     pub added: usize,
     /// How many lines are gone.
@@ -32,7 +32,7 @@ pub struct Diff {
 /// One place where two texts differ, with lines around it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Hunk {
+pub struct DiffHunk {
     /// Its first line in the old text, counted from 1; the line before it when it has none there.
     pub old_start: usize,
     /// Its lines in the old text.
@@ -46,29 +46,29 @@ pub struct Hunk {
 }
 
 /// Bytes of the old text, and those of the new one in their place.
-pub type Change = (Range<usize>, Range<usize>);
+pub type ByteChange = (Range<usize>, Range<usize>);
 
 /// Compares two texts line by line.
 #[must_use]
-pub fn between(old: &str, new: &str) -> Diff {
-    let head = same_start(old.as_bytes(), new.as_bytes());
-    let tail = same_end(&old.as_bytes()[head..], &new.as_bytes()[head..]);
-    across(old, new, [(head..old.len() - tail, head..new.len() - tail)])
+pub fn diff(old: &str, new: &str) -> Diff {
+    let head = common_prefix(old.as_bytes(), new.as_bytes());
+    let tail = common_suffix(&old.as_bytes()[head..], &new.as_bytes()[head..]);
+    diff_with_known_changes(old, new, [(head..old.len() - tail, head..new.len() - tail)])
 }
 
 /// Compares two texts line by line, that are the same but for these changes, in order. Only the lines of the changes are
 /// looked at, and the few around them.
 #[must_use]
-pub fn across(old: &str, new: &str, changes: impl IntoIterator<Item = Change>) -> Diff {
-    let (mut diff, mut open): (_, Vec<Piece>) = (Diff::default(), Vec::new());
+pub fn diff_with_known_changes(old: &str, new: &str, changes: impl IntoIterator<Item = ByteChange>) -> Diff {
+    let (mut diff, mut open): (_, Vec<DiffPiece>) = (Diff::default(), Vec::new());
     let (mut line, mut at) = ((0, 0), 0);
     for (from, to) in regions(old.as_bytes(), new.as_bytes(), changes) {
         let same = memchr::memchr_iter(b'\n', &old.as_bytes()[at..from.start]).count();
         line = (line.0 + same, line.1 + same);
         at = from.end;
-        let (from, to) = (Lines::new(old, from, line.0), Lines::new(new, to, line.1));
-        for (gone, come) in pieces(&from.texts, &to.texts) {
-            let piece = Piece { old: from.part(gone), new: to.part(come) };
+        let (from, to) = (LineIndex::new(old, from, line.0), LineIndex::new(new, to, line.1));
+        for (gone, come) in changed_ranges(&from.texts, &to.texts) {
+            let piece = DiffPiece { old: from.part(gone), new: to.part(come) };
             diff.removed += piece.old.lines.len();
             diff.added += piece.new.lines.len();
             if open.last().is_some_and(|last| piece.old.lines.start > last.old.lines.end + 2 * CONTEXT) {
@@ -83,22 +83,22 @@ pub fn across(old: &str, new: &str, changes: impl IntoIterator<Item = Change>) -
 }
 
 /// How many bytes two texts begin with in common.
-fn same_start(a: &[u8], b: &[u8]) -> usize {
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let blocks = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK)).take_while(|(a, b)| a == b).count() * BLOCK;
     blocks + a[blocks..].iter().zip(&b[blocks..]).take_while(|(a, b)| a == b).count()
 }
 
 /// How many bytes two texts end with in common.
-fn same_end(a: &[u8], b: &[u8]) -> usize {
+fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     let blocks = a.rchunks_exact(BLOCK).zip(b.rchunks_exact(BLOCK)).take_while(|(a, b)| a == b).count() * BLOCK;
     let (a, b) = (&a[..a.len() - blocks], &b[..b.len() - blocks]);
     blocks + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }
 
 /// The changes, widened to whole lines; those that share or touch a line are one.
-fn regions(old: &[u8], new: &[u8], changes: impl IntoIterator<Item = Change>) -> Vec<Change> {
+fn regions(old: &[u8], new: &[u8], changes: impl IntoIterator<Item = ByteChange>) -> Vec<ByteChange> {
     let begins_line = |text: &[u8], at: usize| at == 0 || text[at - 1] == b'\n';
-    let mut regions: Vec<Change> = Vec::new();
+    let mut regions: Vec<ByteChange> = Vec::new();
     for (from, to) in changes {
         // No byte is looked at twice, however many changes a long line has.
         let done = regions.last().map_or(0, |last| last.0.end);
@@ -121,7 +121,7 @@ fn regions(old: &[u8], new: &[u8], changes: impl IntoIterator<Item = Change>) ->
 }
 
 /// Some lines of a text.
-struct Lines<'a> {
+struct LineIndex<'a> {
     texts: Vec<&'a str>,
     /// Where each begins, and where the last one ends.
     starts: Vec<usize>,
@@ -129,7 +129,7 @@ struct Lines<'a> {
     before: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineIndex<'a> {
     fn new(text: &'a str, range: Range<usize>, before: usize) -> Self {
         let mut at = range.start;
         let mut starts = vec![at];
@@ -140,26 +140,26 @@ impl<'a> Lines<'a> {
         Self { texts: texts.collect(), starts, before }
     }
 
-    fn part(&self, lines: Range<usize>) -> Side {
+    fn part(&self, lines: Range<usize>) -> DiffSide {
         let bytes = self.starts[lines.start]..self.starts[lines.end];
-        Side { lines: lines.start + self.before..lines.end + self.before, bytes }
+        DiffSide { lines: lines.start + self.before..lines.end + self.before, bytes }
     }
 }
 
 /// A piece of one text: its lines, counted from 0, and its bytes.
-struct Side {
+struct DiffSide {
     lines: Range<usize>,
     bytes: Range<usize>,
 }
 
 /// A piece that differs.
-struct Piece {
-    old: Side,
-    new: Side,
+struct DiffPiece {
+    old: DiffSide,
+    new: DiffSide,
 }
 
 /// Where the lines differ, in order.
-fn pieces(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
+fn changed_ranges(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(a, b)| a == b).count();
     let (a, b) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
@@ -169,7 +169,7 @@ fn pieces(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
     if a.is_empty() || b.is_empty() {
         return vec![(head..head + a.len(), head..head + b.len())];
     }
-    let ops = capture_diff_slices_deadline(Algorithm::Myers, a, b, Some(Instant::now() + PATIENCE));
+    let ops = capture_diff_slices_deadline(Algorithm::Myers, a, b, Some(Instant::now() + DIFF_TIMEOUT));
     let shifted = |range: Range<usize>| range.start + head..range.end + head;
     let mut pieces: Vec<(Range<usize>, Range<usize>)> = Vec::new();
     for op in ops.iter().filter(|op| op.tag() != DiffTag::Equal) {
@@ -185,7 +185,7 @@ fn pieces(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
 }
 
 /// Some pieces with the lines between and around them, as far as there are any.
-fn hunk(old: &str, new: &str, pieces: &[Piece]) -> Option<Hunk> {
+fn hunk(old: &str, new: &str, pieces: &[DiffPiece]) -> Option<DiffHunk> {
     let (first, last) = (pieces.first()?, pieces.last()?);
     let (head, rest) = (&old[..first.old.bytes.start], &old[last.old.bytes.end..]);
     let before: Vec<&str> = head.split_inclusive('\n').rev().take(CONTEXT).collect();
@@ -197,7 +197,7 @@ fn hunk(old: &str, new: &str, pieces: &[Piece]) -> Option<Hunk> {
             let body = line.strip_suffix('\n');
             lines.push(format!("{mark}{}", body.unwrap_or(line)));
             if body.is_none() {
-                lines.push(NO_END.to_owned());
+                lines.push(NO_NEWLINE_MARKER.to_owned());
             }
         }
     };
@@ -209,10 +209,10 @@ fn hunk(old: &str, new: &str, pieces: &[Piece]) -> Option<Hunk> {
         at = piece.old.bytes.end;
     }
     push(' ', &old[at..last.old.bytes.end + bytes(&after)]);
-    let around = |side: fn(&Piece) -> &Range<usize>| side(first).start - before.len()..side(last).end + after.len();
+    let around = |side: fn(&DiffPiece) -> &Range<usize>| side(first).start - before.len()..side(last).end + after.len();
     let (from, to) = (around(|it| &it.old.lines), around(|it| &it.new.lines));
     let start = |range: &Range<usize>| if range.is_empty() { range.start } else { range.start + 1 };
-    Some(Hunk { old_start: start(&from), old_lines: from.len(), new_start: start(&to), new_lines: to.len(), lines })
+    Some(DiffHunk { old_start: start(&from), old_lines: from.len(), new_start: start(&to), new_lines: to.len(), lines })
 }
 
 impl Diff {
@@ -240,7 +240,7 @@ impl Diff {
         }
         let mut text = format!("--- {old}\n+++ {new}\n");
         for hunk in &self.hunks {
-            let Hunk { old_start, old_lines, new_start, new_lines, lines } = hunk;
+            let DiffHunk { old_start, old_lines, new_start, new_lines, lines } = hunk;
             _ = writeln!(text, "@@ -{old_start},{old_lines} +{new_start},{new_lines} @@");
             for line in lines {
                 _ = writeln!(text, "{line}");
@@ -267,7 +267,7 @@ mod tests {
         let old = (1..=20).map(|it| format!("line {it}\n")).collect::<Vec<_>>().concat();
         let new = old.replace("line 5\n", "LINE 5\nmore\n").replace("line 20\n", "line 20");
         assert_eq!(
-            between(&old, &new).unified("a b.txt"),
+            diff(&old, &new).unified("a b.txt"),
             "--- a/a b.txt\t\n+++ b/a b.txt\t\n@@ -2,7 +2,8 @@\n line 2\n line 3\n line 4\n-line 5\n+LINE 5\n+more\n line 6\n \
              line 7\n line 8\n@@ -17,4 +18,4 @@\n line 17\n line 18\n line 19\n-line 20\n+line 20\n\\ No newline at end of \
              file\n"
@@ -276,12 +276,12 @@ mod tests {
 
     #[test]
     fn a_new_file_begins_at_nothing() {
-        assert_eq!(between("", "a\n").created("x"), "--- /dev/null\n+++ b/x\n@@ -0,0 +1,1 @@\n+a\n");
+        assert_eq!(diff("", "a\n").created("x"), "--- /dev/null\n+++ b/x\n@@ -0,0 +1,1 @@\n+a\n");
         assert_eq!(
-            between("a", "").deleted("/w/x"),
+            diff("a", "").deleted("/w/x"),
             "--- /w/x\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-a\n\\ No newline at end of file\n"
         );
-        assert_eq!(between("a\n", "a\n").unified("x"), "");
+        assert_eq!(diff("a\n", "a\n").unified("x"), "");
     }
 
     /// Puts hunks on a text as `patch` would, and stops where they do not fit.
@@ -294,7 +294,7 @@ mod tests {
             at = start;
             let mut marks = hunk.lines.iter().peekable();
             while let Some(line) = marks.next() {
-                let open = marks.next_if(|it| it.as_str() == NO_END).is_some();
+                let open = marks.next_if(|it| it.as_str() == NO_NEWLINE_MARKER).is_some();
                 let whole = format!("{}{}", &line[1..], if open { "" } else { "\n" });
                 if !line.starts_with('+') {
                     if lines.get(at)? != &whole {
@@ -316,7 +316,7 @@ mod tests {
 
         #[test]
         fn a_diff_leads_from_the_old_text_to_the_new(old in "[ab\r\n]{0,60}", new in "[ab\r\n]{0,60}") {
-            prop_assert_eq!(apply(&old, &between(&old, &new)), Some(new));
+            prop_assert_eq!(apply(&old, &diff(&old, &new)), Some(new));
         }
 
         #[test]
@@ -332,7 +332,7 @@ mod tests {
                 old += gone;
                 new += come;
             }
-            let diff = across(&old, &new, changes);
+            let diff = diff_with_known_changes(&old, &new, changes);
             prop_assert_eq!(apply(&old, &diff), Some(new));
         }
     }

@@ -1,8 +1,8 @@
 //! `edit`: one piece of text in a file.
 
 use helve_contract::{
-    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
-    ports::{Chunk, Expect, Span},
+    AccessRequest, Call, Effects, Error, FileErrorKind, Reply, Result, SafePath, Tool,
+    ports::{Expect, FileChunk, Span},
     schemars,
     schemars::JsonSchema,
 };
@@ -10,19 +10,19 @@ use serde::Deserialize;
 
 use super::{
     diff::{self, Diff},
-    explain,
-    replace::{self, Refusal, Replaced, Rung, Tolerance, Wanted},
-    text::{self, Charset, Decoded, Format},
+    replace::{self, MatchLevel, ReplaceError, ReplaceResult, Replacement, Tolerance},
+    text::{self, Charset, DecodedText, TextFormat},
+    with_suggestions,
 };
 
 /// The largest file that is edited.
-const LIMIT: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Replaces a piece of text in a file. It must match exactly and be there only once, unless all are wanted. The file's
 /// encoding and line ends stay as they are. Returns the diff.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Edit {
+pub struct EditTool {
     /// File to change.
     pub path: String,
     /// Text to replace, exactly as it is in the file.
@@ -42,7 +42,7 @@ pub struct Edit {
 
 /// How a file was edited.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edited {
+pub struct EditOutput {
     /// The file, as the model knows it.
     pub path: String,
     /// How many places were changed.
@@ -50,14 +50,14 @@ pub struct Edited {
     /// The file was not there before.
     pub created: bool,
     /// How the text was found.
-    pub rung: Rung,
+    pub match_level: MatchLevel,
     /// What is different now.
     pub diff: Diff,
     /// What is to be said about the file's encoding.
     pub encoding: Option<String>,
 }
 
-impl Edited {
+impl EditOutput {
     /// What is different now, as a unified diff.
     #[must_use]
     pub fn unified(&self) -> String {
@@ -66,8 +66,8 @@ impl Edited {
 
     /// How it went, in a line: `replaced 2 places in a.txt`.
     #[must_use]
-    pub fn words(&self) -> String {
-        let note = self.rung.note().map(|it| format!(" ({it})")).unwrap_or_default();
+    pub fn summary(&self) -> String {
+        let note = self.match_level.note().map(|it| format!(" ({it})")).unwrap_or_default();
         match self.replaced {
             0 => format!("created {}", self.path),
             1 => format!("replaced 1 place in {}{note}", self.path),
@@ -77,70 +77,80 @@ impl Edited {
 }
 
 /// How often an edit is tried in a file that others are changing, too.
-const TRIES: usize = 8;
+const MAX_RETRIES: usize = 8;
 
-impl Tool for Edit {
+impl Tool for EditTool {
     const NAME: &'static str = "edit";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
-    type Output = Edited;
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
+    type Output = EditOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         Some(AccessRequest::writes([&self.path]))
     }
 
-    async fn run(mut self, call: &Call) -> Result<Edited> {
-        let path = call.writable(&self.path)?;
-        if call.session.tolerant {
+    async fn run(mut self, call: &Call) -> Result<EditOutput> {
+        let path = call.check_write(&self.path)?;
+        if call.session.lenient_edits {
             self.tolerance = Tolerance::Tolerant;
         }
         if self.old == self.new {
             return Err(Error::failed(format!("{path} was not changed: the new text is the same as the old one")));
         }
-        for _ in 1..TRIES {
-            match self.once(call, &path).await {
+        for _ in 1..MAX_RETRIES {
+            match self.try_once(call, &path).await {
                 // Somebody else was faster. What counts is the matched text, so it is looked for in what they wrote.
-                Err(Error::File { fault: FileFault::Changed, .. }) => call.still_wanted()?,
+                Err(Error::File { fault: FileErrorKind::Changed, .. }) => call.check_cancelled()?,
                 done => return done,
             }
         }
-        self.once(call, &path).await
+        self.try_once(call, &path).await
     }
 }
 
-impl Edit {
-    async fn once(&self, call: &Call, path: &SafePath) -> Result<Edited> {
-        let file = match call.host().read(path, Span::first(LIMIT)).await {
-            Ok(file) if file.size > LIMIT => {
-                return Err(Error::file(path, FileFault::TooLarge { bytes: file.size, limit: LIMIT }));
+impl EditTool {
+    async fn try_once(&self, call: &Call, path: &SafePath) -> Result<EditOutput> {
+        let file = match call.host().read(path, Span::first(MAX_FILE_BYTES)).await {
+            Ok(file) if file.size > MAX_FILE_BYTES => {
+                return Err(Error::file(path, FileErrorKind::TooLarge { bytes: file.size, limit: MAX_FILE_BYTES }));
             }
             Ok(file) => Some(file),
-            Err(Error::File { fault: FileFault::Missing { .. }, .. }) if self.old.is_empty() && self.create => None,
-            Err(error) => return Err(explain(call, path, error).await),
+            Err(Error::File { fault: FileErrorKind::Missing { .. }, .. }) if self.old.is_empty() && self.create => None,
+            Err(error) => return Err(with_suggestions(call, path, error).await),
         };
         match file {
             Some(file) if !(self.old.is_empty() && self.create) => self.change(call, path, file).await,
-            file => self.fill(call, path, file).await,
+            file => self.create_file(call, path, file).await,
         }
     }
 
     /// Replaces text in a file that is there.
-    async fn change(&self, call: &Call, path: &SafePath, file: Chunk) -> Result<Edited> {
-        let format = text::detect(&file.bytes, true)
-            .map_err(|what| Error::file(path, FileFault::Binary(format!("{what}, {}", super::size(file.size)))))?;
-        let wanted = Wanted { old: &self.old, new: &self.new, all: self.all, tolerance: self.tolerance };
-        let Replaced { bytes, changes, count, rung } =
-            replace::replace(&file.bytes, format, &wanted).map_err(|why| refused(path, format, &why))?;
+    async fn change(&self, call: &Call, path: &SafePath, file: FileChunk) -> Result<EditOutput> {
+        let format = text::detect(&file.bytes, true).map_err(|what| {
+            Error::file(path, FileErrorKind::Binary(format!("{what}, {}", super::format_size(file.size))))
+        })?;
+        let wanted = Replacement { old: &self.old, new: &self.new, all: self.all, tolerance: self.tolerance };
+        let ReplaceResult { bytes, changes, count, rung } =
+            replace::replace(&file.bytes, format, &wanted).map_err(|why| refusal_error(path, format, &why))?;
         call.remark(call.host().write(path, &bytes, Expect::bytes(&file.bytes)).await?.remarks);
         let diff = match (std::str::from_utf8(&file.bytes), std::str::from_utf8(&bytes)) {
             // With the mark at the beginning: a patch must find it, too.
-            (Ok(before), Ok(after)) if format.charset == Charset::Utf8 => diff::across(before, after, changes),
-            _ => diff::between(&Decoded::new(&file.bytes, format).text, &Decoded::new(&bytes, format).text),
+            (Ok(before), Ok(after)) if format.charset == Charset::Utf8 => {
+                diff::diff_with_known_changes(before, after, changes)
+            }
+            _ => diff::diff(&DecodedText::new(&file.bytes, format).text, &DecodedText::new(&bytes, format).text),
         };
-        Ok(Edited { path: path.to_string(), replaced: count, created: false, rung, diff, encoding: format.note() })
+        Ok(EditOutput {
+            path: path.to_string(),
+            replaced: count,
+            created: false,
+            match_level: rung,
+            diff,
+            encoding: format.note(),
+        })
     }
 
     /// Writes a file that is not there, or has nothing in it.
-    async fn fill(&self, call: &Call, path: &SafePath, file: Option<Chunk>) -> Result<Edited> {
+    async fn create_file(&self, call: &Call, path: &SafePath, file: Option<FileChunk>) -> Result<EditOutput> {
         if file.as_ref().is_some_and(|file| !file.bytes.is_empty()) {
             return Err(Error::failed(format!(
                 "{path} exists and is not empty, so there must be a text to replace; write the whole file to replace all of it"
@@ -151,25 +161,25 @@ impl Edit {
             None => Expect::Absent,
         };
         call.remark(call.host().write(path, self.new.as_bytes(), expect).await?.remarks);
-        Ok(Edited {
+        Ok(EditOutput {
             path: path.to_string(),
             replaced: 0,
             created: file.is_none(),
-            rung: Rung::Exact,
-            diff: diff::between("", &self.new),
+            match_level: MatchLevel::Exact,
+            diff: diff::diff("", &self.new),
             encoding: None,
         })
     }
 }
 
 /// Why nothing was replaced, in words for the model.
-fn refused(path: &SafePath, format: Format, why: &Refusal) -> Error {
+fn refusal_error(path: &SafePath, format: TextFormat, why: &ReplaceError) -> Error {
     Error::failed(match why {
-        Refusal::Empty => {
+        ReplaceError::Empty => {
             format!("{path} was not changed: the text to replace is empty; send the text that is to be replaced")
         }
-        Refusal::Same => format!("{path} was not changed: the new text is the same as the old one"),
-        Refusal::Several(count, lines) => {
+        ReplaceError::NoChange => format!("{path} was not changed: the new text is the same as the old one"),
+        ReplaceError::Ambiguous(count, lines) => {
             let shown: Vec<_> = lines.iter().map(ToString::to_string).collect();
             let more = if *count > lines.len() { ", …" } else { "" };
             let times = if *count == 1 { "more than once".to_owned() } else { format!("{count} times") };
@@ -180,28 +190,30 @@ fn refused(path: &SafePath, format: Format, why: &Refusal) -> Error {
                 shown.join(", ")
             )
         }
-        Refusal::TooLarge => format!("{path} was not changed: the result would be too large; replace fewer places"),
-        Refusal::Missing(why) => format!("{path} was not changed: {why}"),
-        Refusal::Unmappable(it) => format!(
+        ReplaceError::TooLarge => {
+            format!("{path} was not changed: the result would be too large; replace fewer places")
+        }
+        ReplaceError::Missing(why) => format!("{path} was not changed: {why}"),
+        ReplaceError::Unmappable(it) => format!(
             "{path} was not changed: it is written in {}, which has no `{it}` (U+{:04X}); use other characters, or convert \
              the file first",
             format.charset,
             u32::from(*it)
         ),
-        Refusal::Unreadable => format!(
+        ReplaceError::Unreadable => format!(
             "{path} was not changed: \u{fffd} in the new text stands for bytes that cannot be shown; leave the places \
              around it out of the change"
         ),
-        Refusal::Unproved => format!(
+        ReplaceError::VerificationFailed => format!(
             "{path} was not changed: the change would have touched bytes outside of the text to replace; write the whole \
              file instead"
         ),
     })
 }
 
-impl From<Edited> for Reply {
-    fn from(it: Edited) -> Self {
-        format!("{}\n{}", it.words(), it.unified()).into()
+impl From<EditOutput> for Reply {
+    fn from(it: EditOutput) -> Self {
+        format!("{}\n{}", it.summary(), it.unified()).into()
     }
 }
 

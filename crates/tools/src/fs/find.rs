@@ -2,23 +2,23 @@
 
 use helve_contract::{
     AccessRequest, Call, Effects, Reply, Result, Tool,
-    ports::{self, Kind, Noise, Order},
+    ports::{self, FileKind, IgnoreOptions, SortOrder},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::glob::Files;
+use super::glob::GlobOutput;
 
 /// Finds files and folders whose name matches a pattern.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Find {
+pub struct FindTool {
     /// A glob over the name (`*_test.go`), over the path where it has a slash, or a part of the name. All otherwise.
     pub pattern: Option<String>,
     /// The folder to start in; the whole workspace otherwise.
     pub path: Option<String>,
     /// Files or folders only.
-    pub only: Option<Only>,
+    pub only: Option<EntryFilter>,
     /// Include what ignore files leave out.
     pub ignored: bool,
     /// Include hidden files.
@@ -30,7 +30,7 @@ pub struct Find {
 /// One kind of thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Only {
+pub enum EntryFilter {
     /// Regular files.
     File,
     /// Folders.
@@ -38,59 +38,59 @@ pub enum Only {
 }
 
 /// How many are given where nothing was said.
-const LIMIT: usize = 200;
+const DEFAULT_LIMIT: usize = 200;
 
 /// Files and folders that were found; the reply marks folders with `/`.
 #[derive(Clone, Debug)]
-pub struct FindOut(
+pub struct FindOutput(
     /// What was found.
-    pub Files,
+    pub GlobOutput,
 );
 
-impl Tool for Find {
+impl Tool for FindTool {
     const NAME: &'static str = "find";
     const EFFECTS: Effects = Effects::READS;
-    type Output = FindOut;
+    type Output = FindOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         Some(AccessRequest::reads([self.path.as_deref().unwrap_or(".")]))
     }
 
-    async fn run(self, call: &Call) -> Result<FindOut> {
+    async fn run(self, call: &Call) -> Result<FindOutput> {
         let start = match &self.path {
-            Some(path) => call.readable(path)?,
-            None => call.top()?,
+            Some(path) => call.check_read(path)?,
+            None => call.workspace_root()?,
         };
-        super::glob::folder(call, &start).await?;
-        let limit = self.limit.unwrap_or(LIMIT);
+        super::glob::require_dir(call, &start).await?;
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
         let pattern = self.pattern.filter(|it| !it.is_empty());
         // Whoever writes the dot of a hidden name wants to see it.
         let hidden = self.hidden || pattern.as_deref().is_some_and(super::glob::names_hidden);
-        let find = ports::Find {
+        let find = ports::FindQuery {
             pattern,
             whole_path: false,
             kind: self.only.map(|only| match only {
-                Only::File => Kind::File,
-                Only::Dir => Kind::Folder,
+                EntryFilter::File => FileKind::File,
+                EntryFilter::Dir => FileKind::Folder,
             }),
-            noise: Noise { ignored: self.ignored, hidden },
-            order: Order::Path,
+            noise: IgnoreOptions { ignored: self.ignored, hidden },
+            order: SortOrder::Path,
             limit,
         };
-        Ok(FindOut(super::glob::find_all(call, start, find).await?))
+        Ok(FindOutput(super::glob::find_all(call, start, find).await?))
     }
 }
 
-impl From<FindOut> for Reply {
-    fn from(FindOut(files): FindOut) -> Self {
-        files.reply(files.marked_paths(), "No files found")
+impl From<FindOutput> for Reply {
+    fn from(FindOutput(files): FindOutput) -> Self {
+        files.reply(files.paths_with_slash(), "No files found")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Find;
-    use crate::testing::{call, says};
+    use super::FindTool;
+    use crate::testing::{assert_text, call};
 
     #[tokio::test]
     async fn finds_by_name_kind_and_number() {
@@ -107,7 +107,7 @@ mod tests {
             (r#"{"pattern": ".env"}"#, ".env"),
             (r#"{"pattern": "env"}"#, ".env\n[all of these are ignored or hidden; nothing else matches]"),
         ] {
-            says(&call::<Find>(&files, args).await.0, want);
+            assert_text(&call::<FindTool>(&files, args).await.0, want);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `glob`: find files by a pattern over their path.
 
 use helve_contract::{
-    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
-    ports::{self, Found, FoundFile, Kind, Noise},
+    AccessRequest, Call, Effects, Error, FileErrorKind, Reply, Result, SafePath, Tool,
+    ports::{self, FileKind, FindResult, FoundFile, IgnoreOptions},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde_json::json;
 /// Finds files whose path matches a pattern such as `src/**/*.rs`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Glob {
+pub struct GlobTool {
     /// The pattern: `*` and `?` inside a name, `**` for any number of folders, `{a,b}`, `[a-z]`.
     pub pattern: String,
     /// The folder to start in; the whole workspace otherwise.
@@ -19,7 +19,7 @@ pub struct Glob {
     /// Let a pattern without a slash match at any depth.
     pub any_depth: bool,
     /// In which order.
-    pub order: Order,
+    pub order: GlobOrder,
     /// Include what ignore files leave out.
     pub ignored: bool,
     /// Include hidden files.
@@ -31,7 +31,7 @@ pub struct Glob {
 /// An order of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum GlobOrder {
     /// By path.
     #[default]
     Path,
@@ -41,11 +41,11 @@ pub enum Order {
 
 /// Files that were found by name.
 #[derive(Clone, Debug)]
-pub struct Files {
+pub struct GlobOutput {
     /// Where the search started.
     pub start: SafePath,
     /// What was found.
-    pub found: Found,
+    pub found: FindResult,
     /// How many were asked for at most.
     pub limit: usize,
     /// Nothing else matched, so these are ignored by git or hidden.
@@ -53,38 +53,38 @@ pub struct Files {
 }
 
 /// How many files are given where nothing was said.
-const LIMIT: usize = 1000;
+const DEFAULT_LIMIT: usize = 1000;
 
-impl Tool for Glob {
+impl Tool for GlobTool {
     const NAME: &'static str = "glob";
     const EFFECTS: Effects = Effects::READS;
-    type Output = Files;
+    type Output = GlobOutput;
 
     fn access(&self) -> Option<AccessRequest> {
-        Some(AccessRequest::reads([apart(self.path.as_deref(), &self.pattern).0.as_deref().unwrap_or(".")]))
+        Some(AccessRequest::reads([split_base_dir(self.path.as_deref(), &self.pattern).0.as_deref().unwrap_or(".")]))
     }
 
-    async fn run(self, call: &Call) -> Result<Files> {
+    async fn run(self, call: &Call) -> Result<GlobOutput> {
         if self.pattern.trim().is_empty() {
             return Err(Error::failed("the pattern is empty; `**` finds all files"));
         }
-        let (place, pattern) = apart(self.path.as_deref(), &self.pattern);
+        let (place, pattern) = split_base_dir(self.path.as_deref(), &self.pattern);
         let start = match place {
-            Some(place) => call.readable(place)?,
-            None => call.top()?,
+            Some(place) => call.check_read(place)?,
+            None => call.workspace_root()?,
         };
-        folder(call, &start).await?;
-        let limit = self.limit.unwrap_or(LIMIT);
+        require_dir(call, &start).await?;
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
         // Whoever writes the dot of a hidden name wants to see it.
         let hidden = self.hidden || names_hidden(&pattern);
-        let find = ports::Find {
+        let find = ports::FindQuery {
             whole_path: !self.any_depth || pattern.contains('/'),
             pattern: Some(pattern),
-            kind: Some(Kind::File),
-            noise: Noise { ignored: self.ignored, hidden },
+            kind: Some(FileKind::File),
+            noise: IgnoreOptions { ignored: self.ignored, hidden },
             order: match self.order {
-                Order::Path => ports::Order::Path,
-                Order::Newest => ports::Order::Newest,
+                GlobOrder::Path => ports::SortOrder::Path,
+                GlobOrder::Newest => ports::SortOrder::Newest,
             },
             limit,
         };
@@ -93,16 +93,16 @@ impl Tool for Glob {
 }
 
 /// Finds files. Where only ignored and hidden ones match, those are found.
-pub(super) async fn find_all(call: &Call, start: SafePath, find: ports::Find) -> Result<Files> {
+pub(super) async fn find_all(call: &Call, start: SafePath, find: ports::FindQuery) -> Result<GlobOutput> {
     let limit = find.limit;
     let found = call.host().find(&start, &find).await?;
     if found.passed_over == 0 {
-        return Ok(Files { start, found, limit, only_withheld: false });
+        return Ok(GlobOutput { start, found, limit, only_withheld: false });
     }
-    let everything = ports::Find { noise: Noise { ignored: true, hidden: true }, ..find };
+    let everything = ports::FindQuery { noise: IgnoreOptions { ignored: true, hidden: true }, ..find };
     let found = call.host().find(&start, &everything).await?;
     let only_withheld = found.total > 0;
-    Ok(Files { start, found, limit, only_withheld })
+    Ok(GlobOutput { start, found, limit, only_withheld })
 }
 
 /// Whether a pattern spells a name that begins with a dot.
@@ -113,16 +113,16 @@ pub(super) fn names_hidden(pattern: &str) -> bool {
 }
 
 /// Refuses what is no folder, with names that look like it.
-pub(super) async fn folder(call: &Call, path: &SafePath) -> Result<()> {
+pub(super) async fn require_dir(call: &Call, path: &SafePath) -> Result<()> {
     match call.host().stat(path).await {
-        Ok(stat) if stat.kind == Kind::Folder => Ok(()),
-        Ok(_) => Err(Error::file(path, FileFault::NotFolder)),
-        Err(error) => Err(super::explain(call, path, error).await),
+        Ok(stat) if stat.kind == FileKind::Folder => Ok(()),
+        Ok(_) => Err(Error::file(path, FileErrorKind::NotFolder)),
+        Err(error) => Err(super::with_suggestions(call, path, error).await),
     }
 }
 
 /// A pattern that starts with a folder of its own (`/w/src/**`): the folder, and the pattern beneath it.
-fn apart(path: Option<&str>, pattern: &str) -> (Option<String>, String) {
+fn split_base_dir(path: Option<&str>, pattern: &str) -> (Option<String>, String) {
     let pattern = pattern.trim();
     if !pattern.starts_with('/') {
         return (path.map(str::to_owned), pattern.trim_start_matches("./").to_owned());
@@ -134,16 +134,20 @@ fn apart(path: Option<&str>, pattern: &str) -> (Option<String>, String) {
 }
 
 /// How the dialects tell of files that were found.
-impl Files {
+impl GlobOutput {
     /// The paths as the model knows them.
     pub fn paths(&self) -> Vec<String> {
-        self.found.files.iter().map(|file| self.start.shown(&file.path)).collect()
+        self.found.files.iter().map(|file| self.start.display_relative(&file.path)).collect()
     }
 
     /// The same, with `/` after folders.
-    pub fn marked_paths(&self) -> Vec<String> {
-        let mark = |file: &FoundFile| if file.kind == Kind::Folder { "/" } else { "" };
-        self.found.files.iter().map(|file| format!("{}{}", self.start.shown(&file.path), mark(file))).collect()
+    pub fn paths_with_slash(&self) -> Vec<String> {
+        let mark = |file: &FoundFile| if file.kind == FileKind::Folder { "/" } else { "" };
+        self.found
+            .files
+            .iter()
+            .map(|file| format!("{}{}", self.start.display_relative(&file.path), mark(file)))
+            .collect()
     }
 
     /// One path a line; what was left out is said at the end, and why there is nothing.
@@ -165,11 +169,11 @@ impl Files {
             let total = self.found.total;
             after.push(format!("[showing {shown} of {more}{total}; use a narrower pattern or folder to see the rest]"));
         }
-        let text = if paths.is_empty() { self.none(nothing) } else { paths.join("\n") };
+        let text = if paths.is_empty() { self.no_match_text(nothing) } else { paths.join("\n") };
         Reply { data: Some(data), after: after.join("\n"), ..text.into() }
     }
 
-    fn none(&self, nothing: &str) -> String {
+    fn no_match_text(&self, nothing: &str) -> String {
         if self.found.partial {
             format!("{nothing} (not everything was searched; start in a smaller folder)")
         } else {
@@ -178,16 +182,16 @@ impl Files {
     }
 }
 
-impl From<Files> for Reply {
-    fn from(out: Files) -> Self {
+impl From<GlobOutput> for Reply {
+    fn from(out: GlobOutput) -> Self {
         out.reply(out.paths(), "No files found")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Glob, apart, names_hidden};
-    use crate::testing::{call, says};
+    use super::{GlobTool, names_hidden, split_base_dir};
+    use crate::testing::{assert_text, call};
 
     const FILES: [(&str, &str); 4] = [("src/a.rs", ""), ("src/deep/b.rs", ""), ("c.rs", ""), (".hid/d.rs", "")];
 
@@ -210,7 +214,7 @@ mod tests {
             (r#"{"pattern": "*", "path": "c.rs"}"#, "c.rs: this is a file, not a folder"),
             (r#"{"pattern": " "}"#, "the pattern is empty; `**` finds all files"),
         ] {
-            says(&call::<Glob>(&FILES, args).await.0, want);
+            assert_text(&call::<GlobTool>(&FILES, args).await.0, want);
         }
     }
 
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn an_absolute_pattern_is_a_folder_and_a_pattern() {
-        let apart = |pattern| apart(Some("p"), pattern);
+        let apart = |pattern| split_base_dir(Some("p"), pattern);
         assert_eq!(apart("/w/src/*.rs"), (Some("/w/src".into()), "*.rs".into()));
         assert_eq!(apart("/w/a.rs"), (Some("/w".into()), "a.rs".into()));
         assert_eq!(apart("/*"), (Some("/".into()), "*".into()));

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use helve_contract::{
     AccessRequest, Call, Effects, Error, Reply, Result, SafePath, Tool, format_size,
-    ports::{self, Absence, FileHits, Hit, HitKind, Kind, Matches, Noise, SkipReason, Skipped},
+    ports::{
+        self, FileKind, FileMatches, GrepResult, IgnoreOptions, MatchLine, MatchLineKind, NoMatchDiagnostics,
+        SkipReason, Skipped,
+    },
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,7 +18,7 @@ use super::long_lines;
 /// Searches the contents of files with a regular expression.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Grep {
+pub struct GrepTool {
     /// What to look for: a regular expression.
     pub pattern: String,
     /// A file, or the folder to search; the whole workspace otherwise.
@@ -39,7 +42,7 @@ pub struct Grep {
     /// Lines of context after each match.
     pub after: usize,
     /// What comes back.
-    pub mode: Mode,
+    pub mode: GrepMode,
     /// Each match by itself instead of its line.
     pub only_matching: bool,
     /// How many come back at most.
@@ -47,15 +50,15 @@ pub struct Grep {
     /// Leave out this many first.
     pub offset: usize,
     /// What `limit` and `offset` count.
-    pub unit: Unit,
+    pub unit: LimitUnit,
     /// Whether lines carry their number, where the dialect leaves it to the model.
-    pub numbers: Numbers,
+    pub numbers: LineNumbers,
 }
 
 /// What a search gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum GrepMode {
     /// The matching lines.
     #[default]
     Lines,
@@ -68,7 +71,7 @@ pub enum Mode {
 /// What a limit counts. Files and counts are rows either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum LimitUnit {
     /// Lines that match; their context is not counted.
     #[default]
     Matches,
@@ -78,21 +81,21 @@ pub enum Unit {
 
 /// What a search found, ready to be told.
 #[derive(Clone, Debug)]
-pub struct GrepOut {
+pub struct GrepOutput {
     /// What was asked.
-    pub asked: Grep,
+    pub request: GrepTool,
     /// Where the search started.
     pub start: SafePath,
     /// The start is a file, so that ripgrep would not name it in every line.
     pub one_file: bool,
     /// What was found.
-    pub matches: Matches,
+    pub matches: GrepResult,
 }
 
 /// Whether lines carry their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Numbers {
+pub enum LineNumbers {
     /// They do.
     #[default]
     Shown,
@@ -102,7 +105,7 @@ pub enum Numbers {
 
 /// Whether lines carry the name of their file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
+pub enum FileNames {
     /// Always.
     Shown,
     /// As ripgrep: not when one file was searched.
@@ -111,7 +114,7 @@ pub enum Names {
 
 /// How a dialect says that there is nothing, and how more can be searched.
 #[derive(Clone, Copy, Debug)]
-pub struct Nothing {
+pub struct NoMatchHints {
     /// The words: `No matches found`.
     pub text: &'static str,
     /// How to search what ignore files leave out and what is hidden.
@@ -122,7 +125,7 @@ pub struct Nothing {
     pub next: fn(shown: usize) -> String,
 }
 
-impl Default for Nothing {
+impl Default for NoMatchHints {
     fn default() -> Self {
         Self {
             text: "No matches found",
@@ -134,70 +137,70 @@ impl Default for Nothing {
 }
 
 /// How many bytes of lines a search keeps.
-const KEPT: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
-impl Tool for Grep {
+impl Tool for GrepTool {
     const NAME: &'static str = "grep";
     const EFFECTS: Effects = Effects::READS;
-    type Output = GrepOut;
+    type Output = GrepOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         Some(AccessRequest::reads([self.path.as_deref().unwrap_or(".")]))
     }
 
-    async fn run(self, call: &Call) -> Result<GrepOut> {
+    async fn run(self, call: &Call) -> Result<GrepOutput> {
         if self.pattern.is_empty() {
             return Err(Error::failed("the pattern is empty; say what to look for"));
         }
         if !self.literal {
-            well_formed(&self.pattern)?;
+            check_regex(&self.pattern)?;
         }
         let start = match &self.path {
-            Some(path) => call.readable(path)?,
-            None => call.top()?,
+            Some(path) => call.check_read(path)?,
+            None => call.workspace_root()?,
         };
         let one_file = match call.host().stat(&start).await {
-            Ok(stat) => stat.kind != Kind::Folder,
-            Err(error) => return Err(super::explain(call, &start, error).await),
+            Ok(stat) => stat.kind != FileKind::Folder,
+            Err(error) => return Err(super::with_suggestions(call, &start, error).await),
         };
-        let matches = call.host().grep(&start, &self.port()).await?;
-        call.still_wanted()?;
-        Ok(GrepOut { asked: self, start, one_file, matches })
+        let matches = call.host().grep(&start, &self.to_request()).await?;
+        call.check_cancelled()?;
+        Ok(GrepOutput { request: self, start, one_file, matches })
     }
 }
 
-impl Grep {
-    fn port(&self) -> ports::Grep {
+impl GrepTool {
+    fn to_request(&self) -> ports::GrepQuery {
         let (limit, offset) = match (self.mode, self.unit) {
-            (Mode::Lines, Unit::Matches) => (self.limit, self.offset),
+            (GrepMode::Lines, LimitUnit::Matches) => (self.limit, self.offset),
             // Every row belongs to a match or stands near one, so that so many matches are enough.
-            (Mode::Lines, Unit::Rows) => (self.limit.map(|limit| limit.saturating_add(self.offset)), 0),
-            (Mode::Counts | Mode::Files, _) => (None, 0),
+            (GrepMode::Lines, LimitUnit::Rows) => (self.limit.map(|limit| limit.saturating_add(self.offset)), 0),
+            (GrepMode::Counts | GrepMode::Files, _) => (None, 0),
         };
-        ports::Grep {
+        ports::GrepQuery {
             pattern: self.pattern.clone(),
             literal: self.literal,
             ignore_case: self.ignore_case,
             multiline: self.multiline,
             globs: self.globs.clone(),
             file_type: self.file_type.clone(),
-            noise: Noise { ignored: self.ignored, hidden: self.hidden },
+            noise: IgnoreOptions { ignored: self.ignored, hidden: self.hidden },
             context: (self.before, self.after),
             output: match self.mode {
-                Mode::Lines => ports::Output::Lines,
-                Mode::Counts => ports::Output::Counts,
-                Mode::Files => ports::Output::Files,
+                GrepMode::Lines => ports::GrepOutputMode::Lines,
+                GrepMode::Counts => ports::GrepOutputMode::Counts,
+                GrepMode::Files => ports::GrepOutputMode::Files,
             },
             only_matching: self.only_matching,
             limit,
             offset,
-            max_bytes: KEPT,
+            max_bytes: MAX_BYTES,
         }
     }
 }
 
 /// Refuses what is no regular expression, with the place where it goes wrong.
-fn well_formed(pattern: &str) -> Result<()> {
+fn check_regex(pattern: &str) -> Result<()> {
     // A size of nothing stops the compiler right after the parser, whose judgement alone is wanted here.
     match regex::bytes::RegexBuilder::new(pattern).size_limit(0).build() {
         Err(regex::Error::Syntax(text)) => Err(Error::failed(format!(
@@ -209,19 +212,19 @@ fn well_formed(pattern: &str) -> Result<()> {
 }
 
 /// How the dialects tell of a search. Every text says what was left out, and why there is nothing.
-impl GrepOut {
+impl GrepOutput {
     /// The path of a file as the model knows it.
-    pub fn shown(&self, path: &Path) -> String {
-        self.start.shown(path)
+    pub fn display_path(&self, path: &Path) -> String {
+        self.start.display_relative(path)
     }
 
     /// As `rg` prints lines: `path:12:text`, context `path-11-text`, `--` between groups.
-    pub fn lines(&self, numbers: Numbers, names: Names) -> Vec<String> {
-        let named = names == Names::Shown || !self.one_file;
-        let apart = self.asked.before + self.asked.after > 0;
+    pub fn lines(&self, numbers: LineNumbers, names: FileNames) -> Vec<String> {
+        let named = names == FileNames::Shown || !self.one_file;
+        let apart = self.request.before + self.request.after > 0;
         let mut rows: Vec<String> = Vec::new();
         for file in &self.matches.files {
-            let name = self.shown(&file.path);
+            let name = self.display_path(&file.path);
             if apart && !rows.is_empty() && !file.hits.is_empty() {
                 rows.push("--".to_owned());
             }
@@ -244,7 +247,7 @@ impl GrepOut {
     pub fn spaced_lines(&self) -> Vec<String> {
         let mut rows: Vec<String> = Vec::new();
         for file in &self.matches.files {
-            let name = self.shown(&file.path);
+            let name = self.display_path(&file.path);
             if file.binary.is_some() {
                 rows.push(format!("{name}: binary file matches"));
                 continue;
@@ -252,9 +255,9 @@ impl GrepOut {
             rows.extend(file.hits.iter().map(|hit| {
                 let text = long_lines::cut(hit);
                 match hit.kind {
-                    HitKind::Match => format!("{name}:{}: {text}", hit.line),
-                    HitKind::Context => format!("{name}-{}- {text}", hit.line),
-                    HitKind::Gap => "--".to_owned(),
+                    MatchLineKind::Match => format!("{name}:{}: {text}", hit.line),
+                    MatchLineKind::Context => format!("{name}-{}- {text}", hit.line),
+                    MatchLineKind::Gap => "--".to_owned(),
                 }
             }));
         }
@@ -262,56 +265,56 @@ impl GrepOut {
     }
 
     /// As `rg -c` prints: `path:3`.
-    pub fn counts(&self, names: Names) -> Vec<String> {
-        let named = names == Names::Shown || !self.one_file;
-        let told = |file: &FileHits| {
-            if named { format!("{}:{}", self.shown(&file.path), file.count) } else { file.count.to_string() }
+    pub fn counts(&self, names: FileNames) -> Vec<String> {
+        let named = names == FileNames::Shown || !self.one_file;
+        let told = |file: &FileMatches| {
+            if named { format!("{}:{}", self.display_path(&file.path), file.count) } else { file.count.to_string() }
         };
         self.matches.files.iter().map(told).collect()
     }
 
     /// As `rg -l` prints.
     pub fn files(&self) -> Vec<String> {
-        self.matches.files.iter().map(|file| self.shown(&file.path)).collect()
+        self.matches.files.iter().map(|file| self.display_path(&file.path)).collect()
     }
 
     /// These rows as a reply, cut to the limit, with what is missing said at the end, and why there is nothing.
-    pub fn reply(&self, rows: Vec<String>, nothing: Nothing) -> Reply {
+    pub fn reply(&self, rows: Vec<String>, nothing: NoMatchHints) -> Reply {
         if self.matches.files.is_empty() && self.matches.total == 0 {
-            return Reply { data: Some(self.data(&[])), ..self.none(nothing).into() };
+            return Reply { data: Some(self.data(&[])), ..self.no_match_text(nothing).into() };
         }
         let all = rows.len();
-        let by_rows = self.asked.mode != Mode::Lines || self.asked.unit == Unit::Rows;
+        let by_rows = self.request.mode != GrepMode::Lines || self.request.unit == LimitUnit::Rows;
         let (skip, take) =
-            if by_rows { (self.asked.offset, self.asked.limit.unwrap_or(usize::MAX)) } else { (0, usize::MAX) };
+            if by_rows { (self.request.offset, self.request.limit.unwrap_or(usize::MAX)) } else { (0, usize::MAX) };
         let shown: Vec<String> = rows.into_iter().skip(skip).take(take).collect();
-        let more = self.more(shown.len(), all, by_rows, nothing.next);
+        let more = self.truncation_line(shown.len(), all, by_rows, nothing.next);
         let skipped = self.skipped().map(|text| format!("[{text}]"));
         let after = more.into_iter().chain(skipped).collect::<Vec<_>>().join("\n");
         Reply { data: Some(self.data(&shown)), after, ..shown.join("\n").into() }
     }
 
     /// The line that says what was left out, and where to go on.
-    fn more(&self, shown: usize, all: usize, by_rows: bool, next: fn(usize) -> String) -> Option<String> {
-        let thing = match self.asked.mode {
-            Mode::Lines if by_rows => "lines",
-            Mode::Lines => "matches",
-            Mode::Counts | Mode::Files => "files",
+    fn truncation_line(&self, shown: usize, all: usize, by_rows: bool, next: fn(usize) -> String) -> Option<String> {
+        let thing = match self.request.mode {
+            GrepMode::Lines if by_rows => "lines",
+            GrepMode::Lines => "matches",
+            GrepMode::Counts | GrepMode::Files => "files",
         };
-        let kept = if by_rows { shown } else { self.kept() };
+        let kept = if by_rows { shown } else { self.match_count() };
         // The host counted on past the limit; rows beyond it were not made, so there may be more than these.
-        let total = match self.asked.mode {
-            Mode::Lines if by_rows => all.max(self.matches.total as usize),
-            Mode::Lines => self.matches.total as usize,
-            Mode::Counts | Mode::Files => all,
+        let total = match self.request.mode {
+            GrepMode::Lines if by_rows => all.max(self.matches.total as usize),
+            GrepMode::Lines => self.matches.total as usize,
+            GrepMode::Counts | GrepMode::Files => all,
         };
-        let (first, last) = (self.asked.offset, self.asked.offset + kept);
+        let (first, last) = (self.request.offset, self.request.offset + kept);
         let partial = if self.matches.partial { " Not everything was searched; narrow the search." } else { "" };
         if kept == 0 {
             return Some(format!("[nothing at offset {first}: there are {total} {thing} in all.{partial}]"));
         }
         if last < total {
-            let at_least = if by_rows && self.asked.mode == Mode::Lines { "at least " } else { "" };
+            let at_least = if by_rows && self.request.mode == GrepMode::Lines { "at least " } else { "" };
             return Some(format!(
                 "[showing {thing} {}-{last} of {at_least}{total}; {}.{partial}]",
                 first + 1,
@@ -339,7 +342,7 @@ impl GrepOut {
                     SkipReason::LargeBinary(most) => format!("binary, larger than {}", format_size(*most)),
                     SkipReason::Unreadable(why) => why.clone(),
                 };
-                format!("{} ({why})", self.shown(path))
+                format!("{} ({why})", self.display_path(path))
             })
             .collect();
         let others = total.saturating_sub(named.len() as u64);
@@ -350,20 +353,20 @@ impl GrepOut {
     }
 
     /// How many matching lines are in hand.
-    fn kept(&self) -> usize {
-        let matching = |file: &FileHits| match file.binary {
+    fn match_count(&self) -> usize {
+        let matching = |file: &FileMatches| match file.binary {
             Some(_) => file.count as usize,
-            None => file.hits.iter().filter(|hit| hit.kind == HitKind::Match).count(),
+            None => file.hits.iter().filter(|hit| hit.kind == MatchLineKind::Match).count(),
         };
         self.matches.files.iter().map(matching).sum()
     }
 
     /// Why there is nothing, on one line.
-    pub fn none(&self, nothing: Nothing) -> String {
-        let Absence { ignored, hidden, binary, other_case, searched, foreign } = self.matches.absence;
+    pub fn no_match_text(&self, nothing: NoMatchHints) -> String {
+        let NoMatchDiagnostics { ignored, hidden, binary, other_case, searched, foreign } = self.matches.absence;
         let mut why = Vec::new();
         let hits = |(lines, files): (u64, u64), which: &str| {
-            format!("{} in {} {which} {}", count(lines, "hit"), files, if files == 1 { "file" } else { "files" })
+            format!("{} in {} {which} {}", pluralize(lines, "hit"), files, if files == 1 { "file" } else { "files" })
         };
         if ignored.0 > 0 {
             why.push(format!("{}; include them: {}", hits(ignored, "ignored"), nothing.include));
@@ -372,10 +375,10 @@ impl GrepOut {
             why.push(format!("{}; include them: {}", hits(hidden, "hidden"), nothing.include));
         }
         if other_case > 0 {
-            why.push(format!("{} in another case; {}", count(other_case, "hit"), nothing.any_case));
+            why.push(format!("{} in another case; {}", pluralize(other_case, "hit"), nothing.any_case));
         }
         if binary > 0 {
-            why.push(format!("{} would match", count(binary, "binary file")));
+            why.push(format!("{} would match", pluralize(binary, "binary file")));
         }
         if foreign > 0 {
             let files = if foreign == 1 { "1 file is".to_owned() } else { format!("{foreign} files are") };
@@ -392,12 +395,12 @@ impl GrepOut {
     }
 
     fn data(&self, shown: &[String]) -> serde_json::Value {
-        let mode = match self.asked.mode {
-            Mode::Lines => "content",
-            Mode::Counts => "count",
-            Mode::Files => "files_with_matches",
+        let mode = match self.request.mode {
+            GrepMode::Lines => "content",
+            GrepMode::Counts => "count",
+            GrepMode::Files => "files_with_matches",
         };
-        let files: Vec<_> = if self.asked.mode == Mode::Files { shown.to_vec() } else { self.files() };
+        let files: Vec<_> = if self.request.mode == GrepMode::Files { shown.to_vec() } else { self.files() };
         json!({
             "mode": mode,
             "numFiles": self.matches.total_files,
@@ -409,29 +412,29 @@ impl GrepOut {
     }
 }
 
-impl From<GrepOut> for Reply {
-    fn from(out: GrepOut) -> Self {
-        let rows = match out.asked.mode {
-            Mode::Lines => out.lines(Numbers::Shown, Names::Auto),
-            Mode::Counts => out.counts(Names::Auto),
-            Mode::Files => out.files(),
+impl From<GrepOutput> for Reply {
+    fn from(out: GrepOutput) -> Self {
+        let rows = match out.request.mode {
+            GrepMode::Lines => out.lines(LineNumbers::Shown, FileNames::Auto),
+            GrepMode::Counts => out.counts(FileNames::Auto),
+            GrepMode::Files => out.files(),
         };
-        out.reply(rows, Nothing::default())
+        out.reply(rows, NoMatchHints::default())
     }
 }
 
-fn row(name: Option<&str>, numbers: Numbers, hit: &Hit) -> String {
+fn row(name: Option<&str>, numbers: LineNumbers, hit: &MatchLine) -> String {
     let mark = match hit.kind {
-        HitKind::Match => ':',
-        HitKind::Context => '-',
-        HitKind::Gap => return "--".to_owned(),
+        MatchLineKind::Match => ':',
+        MatchLineKind::Context => '-',
+        MatchLineKind::Gap => return "--".to_owned(),
     };
     let mut row = String::new();
     if let Some(name) = name {
         row.push_str(name);
         row.push(mark);
     }
-    if numbers == Numbers::Shown {
+    if numbers == LineNumbers::Shown {
         row.push_str(&hit.line.to_string());
         row.push(mark);
     }
@@ -439,77 +442,77 @@ fn row(name: Option<&str>, numbers: Numbers, hit: &Hit) -> String {
     row
 }
 
-fn count(number: u64, thing: &str) -> String {
+fn pluralize(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::{Reply, Result, ports::Absence};
+    use helve_contract::{Reply, Result, ports::NoMatchDiagnostics};
 
     use super::*;
-    use crate::testing::{Memory, run};
+    use crate::testing::{FakeHost, run};
 
-    fn files() -> Memory {
-        Memory::with(&[
+    fn files() -> FakeHost {
+        FakeHost::with(&[
             ("src/a.rs", "fn a() {}\nlet b;\nfn c() {}\n"),
             ("src/b.rs", "fn d() {}\n"),
             ("n.txt", "none\n"),
         ])
     }
 
-    fn grep(pattern: &str) -> Grep {
-        Grep { pattern: pattern.into(), ..Grep::default() }
+    fn grep(pattern: &str) -> GrepTool {
+        GrepTool { pattern: pattern.into(), ..GrepTool::default() }
     }
 
-    async fn told(memory: &Memory, grep: Grep) -> String {
+    async fn told(memory: &FakeHost, grep: GrepTool) -> String {
         run(memory, grep).await.map_or_else(|error| format!("error: {error}"), |out| Reply::from(out).full_text())
     }
 
     /// A result as a host would give it, in context.
-    fn found(asked: Grep, files: Vec<FileHits>, absence: Absence) -> Result<GrepOut> {
-        let start = Memory::default().call().top()?;
+    fn found(asked: GrepTool, files: Vec<FileMatches>, absence: NoMatchDiagnostics) -> Result<GrepOutput> {
+        let start = FakeHost::default().call().workspace_root()?;
         let total = files.iter().map(|file| file.count).sum();
-        let matches = Matches { total, total_files: files.len() as u64, files, absence, ..Matches::default() };
-        Ok(GrepOut { asked, start, one_file: false, matches })
+        let matches = GrepResult { total, total_files: files.len() as u64, files, absence, ..GrepResult::default() };
+        Ok(GrepOutput { request: asked, start, one_file: false, matches })
     }
 
-    fn hit(kind: HitKind, line: u64, text: &str) -> Hit {
-        Hit::line(kind, line, text)
+    fn hit(kind: MatchLineKind, line: u64, text: &str) -> MatchLine {
+        MatchLine::line(kind, line, text)
     }
 
     #[tokio::test]
     async fn tells_lines_counts_and_files_as_ripgrep_does() {
         let memory = files();
         for (mode, path, want) in [
-            (Mode::Lines, None, "src/a.rs:1:fn a() {}\nsrc/a.rs:3:fn c() {}\nsrc/b.rs:1:fn d() {}"),
-            (Mode::Lines, Some("src/a.rs"), "1:fn a() {}\n3:fn c() {}"),
-            (Mode::Counts, None, "src/a.rs:2\nsrc/b.rs:1"),
-            (Mode::Counts, Some("src/a.rs"), "2"),
-            (Mode::Files, None, "src/a.rs\nsrc/b.rs"),
+            (GrepMode::Lines, None, "src/a.rs:1:fn a() {}\nsrc/a.rs:3:fn c() {}\nsrc/b.rs:1:fn d() {}"),
+            (GrepMode::Lines, Some("src/a.rs"), "1:fn a() {}\n3:fn c() {}"),
+            (GrepMode::Counts, None, "src/a.rs:2\nsrc/b.rs:1"),
+            (GrepMode::Counts, Some("src/a.rs"), "2"),
+            (GrepMode::Files, None, "src/a.rs\nsrc/b.rs"),
         ] {
             let path = path.map(str::to_owned);
-            assert_eq!(told(&memory, Grep { path, mode, ..grep("^fn") }).await, want);
+            assert_eq!(told(&memory, GrepTool { path, mode, ..grep("^fn") }).await, want);
         }
     }
 
     #[test]
     fn context_groups_and_binary_files() {
         let lines = vec![
-            hit(HitKind::Context, 1, "a"),
-            hit(HitKind::Match, 2, "b\u{fffd}"),
-            hit(HitKind::Gap, 0, ""),
-            hit(HitKind::Match, 9, &"x".repeat(501)),
+            hit(MatchLineKind::Context, 1, "a"),
+            hit(MatchLineKind::Match, 2, "b\u{fffd}"),
+            hit(MatchLineKind::Gap, 0, ""),
+            hit(MatchLineKind::Match, 9, &"x".repeat(501)),
         ];
         let files = vec![
-            FileHits { path: "f".into(), count: 2, hits: lines, binary: None },
-            FileHits { path: "g".into(), count: 1, hits: vec![hit(HitKind::Match, 1, "c")], binary: None },
-            FileHits { path: "bin".into(), count: 1, hits: Vec::new(), binary: Some(4) },
+            FileMatches { path: "f".into(), count: 2, hits: lines, binary: None },
+            FileMatches { path: "g".into(), count: 1, hits: vec![hit(MatchLineKind::Match, 1, "c")], binary: None },
+            FileMatches { path: "bin".into(), count: 1, hits: Vec::new(), binary: Some(4) },
         ];
-        let out = found(Grep { before: 1, ..grep("x") }, files, Absence::default()).unwrap();
+        let out = found(GrepTool { before: 1, ..grep("x") }, files, NoMatchDiagnostics::default()).unwrap();
         let long = "x".repeat(501);
         assert_eq!(
-            out.lines(Numbers::Hidden, Names::Shown),
+            out.lines(LineNumbers::Hidden, FileNames::Shown),
             [
                 "f-a",
                 "f:b\u{fffd}",
@@ -536,22 +539,22 @@ mod tests {
     #[tokio::test]
     async fn a_limit_says_how_to_go_on() {
         let memory = files();
-        let some = Grep { limit: Some(2), ..grep("^fn") };
+        let some = GrepTool { limit: Some(2), ..grep("^fn") };
         assert_eq!(
             told(&memory, some.clone()).await,
             "src/a.rs:1:fn a() {}\nsrc/a.rs:3:fn c() {}\n[showing matches 1-2 of 3; go on at offset 2, or narrow the search.]"
         );
-        assert_eq!(told(&memory, Grep { offset: 2, ..some.clone() }).await, "src/b.rs:1:fn d() {}");
+        assert_eq!(told(&memory, GrepTool { offset: 2, ..some.clone() }).await, "src/b.rs:1:fn d() {}");
         assert_eq!(
-            told(&memory, Grep { unit: Unit::Rows, limit: Some(1), offset: 1, ..some.clone() }).await,
+            told(&memory, GrepTool { unit: LimitUnit::Rows, limit: Some(1), offset: 1, ..some.clone() }).await,
             "src/a.rs:3:fn c() {}\n[showing lines 2-2 of at least 3; go on at offset 2, or narrow the search.]"
         );
         assert_eq!(
-            told(&memory, Grep { mode: Mode::Files, limit: Some(1), ..some.clone() }).await,
+            told(&memory, GrepTool { mode: GrepMode::Files, limit: Some(1), ..some.clone() }).await,
             "src/a.rs\n[showing files 1-1 of 2; go on at offset 1, or narrow the search.]"
         );
         assert_eq!(
-            told(&memory, Grep { offset: 9, ..some }).await,
+            told(&memory, GrepTool { offset: 9, ..some }).await,
             "[nothing at offset 9: there are 3 matches in all.]"
         );
     }
@@ -560,17 +563,23 @@ mod tests {
     async fn nothing_has_a_reason() {
         assert_eq!(told(&files(), grep("zebra")).await, "No matches found");
         assert_eq!(
-            told(&files(), Grep { globs: vec!["*.py".into()], ..grep("fn") }).await,
+            told(&files(), GrepTool { globs: vec!["*.py".into()], ..grep("fn") }).await,
             "No matches found (no file was searched; look at the path and the file filter)"
         );
-        let absence = Absence { ignored: (3, 2), binary: 2, other_case: 1, searched: 9, ..Absence::default() };
-        let nothing = Nothing { include: "with no_ignore", ..Nothing::default() };
+        let absence = NoMatchDiagnostics {
+            ignored: (3, 2),
+            binary: 2,
+            other_case: 1,
+            searched: 9,
+            ..NoMatchDiagnostics::default()
+        };
+        let nothing = NoMatchHints { include: "with no_ignore", ..NoMatchHints::default() };
         assert_eq!(
             found(grep("x"), Vec::new(), absence).unwrap().reply(Vec::new(), nothing).text,
             "No matches found (3 hits in 2 ignored files; include them: with no_ignore; 1 hit in another case; start the \
              pattern with (?i); 2 binary files would match)"
         );
-        let absence = Absence { searched: 9, foreign: 1, ..Absence::default() };
+        let absence = NoMatchDiagnostics { searched: 9, foreign: 1, ..NoMatchDiagnostics::default() };
         assert_eq!(
             found(grep("x"), Vec::new(), absence).unwrap().reply(Vec::new(), nothing).text,
             "No matches found (1 file is not in UTF-8 and may have it; read what matters, or convert it with iconv)"
@@ -580,18 +589,20 @@ mod tests {
     #[test]
     fn a_match_in_a_long_line_is_shown_with_its_surroundings() {
         let long = format!("{}NEEDLE{}", "a".repeat(3000), "ü".repeat(3000));
-        let far = Hit { at: 3000, left_out: (150_000, 140_000), ..hit(HitKind::Match, 7, &long) };
-        let files = vec![FileHits { path: "f".into(), count: 1, hits: vec![far], binary: None }];
-        let out = found(grep("NEEDLE"), files, Absence::default()).unwrap();
+        let far = MatchLine { at: 3000, left_out: (150_000, 140_000), ..hit(MatchLineKind::Match, 7, &long) };
+        let files = vec![FileMatches { path: "f".into(), count: 1, hits: vec![far], binary: None }];
+        let out = found(grep("NEEDLE"), files, NoMatchDiagnostics::default()).unwrap();
         let shown = format!("{}NEEDLE{}", "a".repeat(250), "ü".repeat(244));
         assert_eq!(
-            out.lines(Numbers::Shown, Names::Shown),
+            out.lines(LineNumbers::Shown, FileNames::Shown),
             [format!("f:7:[... 152750 bytes]{shown}[... {} bytes]", 140_000 + 2 * (3000 - 244))]
         );
         assert_eq!(out.spaced_lines(), [format!("f:7: ... {shown}... [truncated]")]);
-        let near = vec![hit(HitKind::Match, 1, &"b".repeat(1999)), hit(HitKind::Context, 2, &"c".repeat(2001))];
-        let files = vec![FileHits { path: "f".into(), count: 1, hits: near, binary: None }];
-        let rows = found(grep("b"), files, Absence::default()).unwrap().lines(Numbers::Hidden, Names::Auto);
+        let near =
+            vec![hit(MatchLineKind::Match, 1, &"b".repeat(1999)), hit(MatchLineKind::Context, 2, &"c".repeat(2001))];
+        let files = vec![FileMatches { path: "f".into(), count: 1, hits: near, binary: None }];
+        let rows =
+            found(grep("b"), files, NoMatchDiagnostics::default()).unwrap().lines(LineNumbers::Hidden, FileNames::Auto);
         assert_eq!(rows, [format!("f:{}", "b".repeat(1999)), format!("f-{}[... 1501 bytes]", "c".repeat(500))]);
     }
 
@@ -607,13 +618,19 @@ mod tests {
         };
         let told =
             "not searched: big (a line is longer than 64MB), closed (permission denied), pic (binary, matches), 2 more";
-        let files =
-            vec![FileHits { path: "f".into(), count: 1, hits: vec![hit(HitKind::Match, 1, "x")], binary: None }];
-        let mut out = found(grep("x"), files, Absence { searched: 1, ..Absence::default() }).unwrap();
+        let files = vec![FileMatches {
+            path: "f".into(),
+            count: 1,
+            hits: vec![hit(MatchLineKind::Match, 1, "x")],
+            binary: None,
+        }];
+        let mut out =
+            found(grep("x"), files, NoMatchDiagnostics { searched: 1, ..NoMatchDiagnostics::default() }).unwrap();
         assert_eq!(Reply::from(out.clone()).full_text(), "f:1:x", "nothing was left out");
         out.matches.skipped = skipped.clone();
         assert_eq!(Reply::from(out).full_text(), format!("f:1:x\n[{told}]"));
-        let mut none = found(grep("x"), Vec::new(), Absence { searched: 1, ..Absence::default() }).unwrap();
+        let mut none =
+            found(grep("x"), Vec::new(), NoMatchDiagnostics { searched: 1, ..NoMatchDiagnostics::default() }).unwrap();
         none.matches.skipped = skipped;
         assert_eq!(Reply::from(none).text, format!("No matches found ({told})"));
     }
@@ -625,9 +642,9 @@ mod tests {
             "error: regex parse error:\n    fn(\n      ^\nerror: unclosed group\n\
              To search for the text as it stands, escape it: fn\\("
         );
-        assert_eq!(told(&files(), Grep { literal: true, ..grep("fn a(") }).await, "src/a.rs:1:fn a() {}");
+        assert_eq!(told(&files(), GrepTool { literal: true, ..grep("fn a(") }).await, "src/a.rs:1:fn a() {}");
         assert_eq!(
-            told(&files(), Grep { path: Some("scr".into()), ..grep("x") }).await,
+            told(&files(), GrepTool { path: Some("scr".into()), ..grep("x") }).await,
             "error: scr: no such file or folder. Did you mean src?"
         );
         assert_eq!(told(&files(), grep("")).await, "error: the pattern is empty; say what to look for");

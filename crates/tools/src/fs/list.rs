@@ -4,21 +4,21 @@ use std::{fmt::Write as _, time::SystemTime};
 
 use helve_contract::{
     AccessRequest, Call, Effects, Reply, Result, Tool,
-    ports::{Glance, Glimpse, Item, Kind},
+    ports::{DirEntry, DirListing, FileKind, ListOptions},
     schemars,
     schemars::JsonSchema,
 };
 use serde::Deserialize;
 
-use super::explain;
+use super::with_suggestions;
 
 /// The most entries that one listing shows: of names alone, and where each entry is looked at.
-const MOST: (usize, usize) = (10_000, 2_000);
+const MAX_ENTRIES: (usize, usize) = (10_000, 2_000);
 
 /// Lists a folder, sorted by name. Folders end in `/`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct List {
+pub struct ListTool {
     /// Folder to list. The workspace, when it is left out.
     pub path: Option<String>,
     /// Show names that begin with a dot, too.
@@ -26,12 +26,12 @@ pub struct List {
     pub hidden: bool,
     /// How much is told of an entry.
     #[serde(skip)]
-    pub detail: Detail,
+    pub detail: ListDetail,
 }
 
 /// How much is told of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
+pub enum ListDetail {
     /// Its name and kind, which the folder knows by itself.
     #[default]
     Name,
@@ -41,69 +41,75 @@ pub enum Detail {
 
 /// What is in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct ListOutput {
     /// The folder, as the model knows it.
     pub path: String,
     /// Its entries, sorted by name.
-    pub entries: Vec<Item>,
+    pub entries: Vec<DirEntry>,
     /// How many more there are than are shown.
-    pub rest: usize,
+    pub omitted: usize,
     /// How many were passed over because their names begin with a dot.
     pub hidden: usize,
 }
 
-impl Tool for List {
+impl Tool for ListTool {
     const NAME: &'static str = "list";
     const EFFECTS: Effects = Effects::READS;
-    type Output = Listing;
+    type Output = ListOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         Some(AccessRequest::reads([self.path.as_deref().unwrap_or(".")]))
     }
 
-    async fn run(self, call: &Call) -> Result<Listing> {
+    async fn run(self, call: &Call) -> Result<ListOutput> {
         let path = match &self.path {
-            Some(path) => call.readable(path)?,
-            None => call.top()?,
+            Some(path) => call.check_read(path)?,
+            None => call.workspace_root()?,
         };
-        let closely = self.detail == Detail::Full;
-        let glance = Glance { hidden: self.hidden, most: if closely { MOST.1 } else { MOST.0 }, closely };
-        match call.host().glance(&path, glance).await {
-            Ok(Glimpse { items, rest, hidden }) => Ok(Listing { path: path.to_string(), entries: items, rest, hidden }),
-            Err(error) => Err(explain(call, &path, error).await),
+        let closely = self.detail == ListDetail::Full;
+        let glance = ListOptions {
+            include_hidden: self.hidden,
+            limit: if closely { MAX_ENTRIES.1 } else { MAX_ENTRIES.0 },
+            with_metadata: closely,
+        };
+        match call.host().list_with(&path, glance).await {
+            Ok(DirListing { entries: items, omitted: rest, hidden }) => {
+                Ok(ListOutput { path: path.to_string(), entries: items, omitted: rest, hidden })
+            }
+            Err(error) => Err(with_suggestions(call, &path, error).await),
         }
     }
 }
 
-impl Listing {
+impl ListOutput {
     /// One name a line; folders end in `/`.
     #[must_use]
     pub fn names(&self) -> String {
-        self.lines(name)
+        self.lines(push_name)
     }
 
-    /// One entry a line: `name (file, 12B)`. For this, [`Detail::Full`] must have been asked for.
+    /// One entry a line: `name (file, 12B)`. For this, [`ListDetail::Full`] must have been asked for.
     #[must_use]
     pub fn with_sizes(&self) -> String {
         self.lines(|text, it| {
             text.push_str(&it.name);
             match it.kind {
-                Kind::Folder => text.push_str(" (dir)"),
-                Kind::Other => text.push_str(" (special)"),
-                Kind::Link => _ = write!(text, " (symlink to {})", it.target.as_deref().unwrap_or("?")),
-                Kind::File => _ = write!(text, " (file, {})", size(it.size)),
+                FileKind::Folder => text.push_str(" (dir)"),
+                FileKind::Other => text.push_str(" (special)"),
+                FileKind::Link => _ = write!(text, " (symlink to {})", it.target.as_deref().unwrap_or("?")),
+                FileKind::File => _ = write!(text, " (file, {})", format_size(it.size)),
             }
         })
     }
 
-    /// One entry a line, in columns: size, last change in UTC, name. For this, [`Detail::Full`] must have been asked for.
+    /// One entry a line, in columns: size, last change in UTC, name. For this, [`ListDetail::Full`] must have been asked for.
     #[must_use]
     pub fn with_sizes_and_times(&self) -> String {
         self.lines(|text, it| {
-            let size = if it.kind == Kind::File { size(it.size) } else { "-".to_owned() };
-            let time = it.modified.map_or_else(|| "-".to_owned(), minute);
+            let size = if it.kind == FileKind::File { format_size(it.size) } else { "-".to_owned() };
+            let time = it.modified.map_or_else(|| "-".to_owned(), format_minute);
             _ = write!(text, "{size:>9}  {time:<16}  ");
-            name(text, it);
+            push_name(text, it);
             if let Some(target) = &it.target {
                 text.extend([" -> ", target]);
             }
@@ -112,13 +118,13 @@ impl Listing {
 
     /// What a listing says below its entries: that it is empty, cut, or passes something over. Writing to a text cannot
     /// fail.
-    fn lines(&self, line: impl Fn(&mut String, &Item)) -> String {
+    fn lines(&self, line: impl Fn(&mut String, &DirEntry)) -> String {
         let mut text = String::with_capacity(32 * self.entries.len());
         for it in &self.entries {
             line(&mut text, it);
             text.push('\n');
         }
-        _ = match (self.rest, self.hidden) {
+        _ = match (self.omitted, self.hidden) {
             (0, 0) if self.entries.is_empty() => write!(text, "{} is empty", self.path),
             (0, 1) if self.entries.is_empty() => write!(text, "{} holds only 1 hidden entry", self.path),
             (0, many) if self.entries.is_empty() => write!(text, "{} holds only {many} hidden entries", self.path),
@@ -132,27 +138,27 @@ impl Listing {
     }
 }
 
-impl From<Listing> for Reply {
-    fn from(it: Listing) -> Self {
+impl From<ListOutput> for Reply {
+    fn from(it: ListOutput) -> Self {
         it.names().into()
     }
 }
 
-fn name(text: &mut String, it: &Item) {
+fn push_name(text: &mut String, it: &DirEntry) {
     text.push_str(&it.name);
-    if it.kind == Kind::Folder {
+    if it.kind == FileKind::Folder {
         text.push('/');
     }
 }
 
 /// A number of bytes for people: `12B`, `50KB`, `1.5MB`.
 #[must_use]
-pub fn size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     helve_contract::format_size(bytes)
 }
 
 /// A time as `2023-11-14 22:13`, in UTC.
-fn minute(time: SystemTime) -> String {
+fn format_minute(time: SystemTime) -> String {
     let seconds = match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_secs()).unwrap_or(i64::MAX / 2),
         Err(before) => -i64::try_from(before.duration().as_secs()).unwrap_or(0),
@@ -175,18 +181,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::testing::{Data, Memory, call, run, says};
+    use crate::testing::{FakeFile, FakeHost, assert_text, call, run};
 
-    fn memory() -> Memory {
-        let memory = Memory::with(&[("b.txt", "12345"), ("src/a.rs", "x"), (".env", "x")]);
-        memory.put("link", Data::Link("b.txt".into()));
-        memory.put("big", Data::Repeated(vec![b'x'], 51_200));
+    fn memory() -> FakeHost {
+        let memory = FakeHost::with(&[("b.txt", "12345"), ("src/a.rs", "x"), (".env", "x")]);
+        memory.put("link", FakeFile::Link("b.txt".into()));
+        memory.put("big", FakeFile::Repeated(vec![b'x'], 51_200));
         memory
     }
 
     #[tokio::test]
     async fn shows_as_much_as_is_asked_for() {
-        let listing = run(&memory(), List { detail: Detail::Full, ..List::default() }).await.unwrap();
+        let listing = run(&memory(), ListTool { detail: ListDetail::Full, ..ListTool::default() }).await.unwrap();
         assert_eq!(listing.names(), "b.txt\nbig\nlink\nsrc/");
         assert_eq!(listing.with_sizes(), "b.txt (file, 5B)\nbig (file, 50KB)\nlink (symlink to b.txt)\nsrc (dir)");
         assert_eq!(
@@ -194,43 +200,46 @@ mod tests {
             "       5B  2023-11-14 22:13  b.txt\n     50KB  2023-11-14 22:13  big\n        \
              -  2023-11-14 22:13  link -> b.txt\n        -  2023-11-14 22:13  src/"
         );
-        assert_eq!(run(&memory(), List { hidden: true, ..List::default() }).await.unwrap().entries[0].name, ".env");
+        assert_eq!(
+            run(&memory(), ListTool { hidden: true, ..ListTool::default() }).await.unwrap().entries[0].name,
+            ".env"
+        );
     }
 
     #[tokio::test]
     async fn says_that_there_is_nothing() {
-        let (reply, _) = call::<List>(&[("e/", ""), ("h/.a", "")], r#"{"path": "e"}"#).await;
-        says(&reply, "e is empty");
-        let (reply, _) = call::<List>(&[("e/", ""), ("h/.a", "")], r#"{"path": "h"}"#).await;
-        says(&reply, "h holds only 1 hidden entry");
+        let (reply, _) = call::<ListTool>(&[("e/", ""), ("h/.a", "")], r#"{"path": "e"}"#).await;
+        assert_text(&reply, "e is empty");
+        let (reply, _) = call::<ListTool>(&[("e/", ""), ("h/.a", "")], r#"{"path": "h"}"#).await;
+        assert_text(&reply, "h holds only 1 hidden entry");
     }
 
     #[tokio::test]
     async fn a_file_is_no_folder() {
-        let (reply, _) = call::<List>(&[("a.txt", "")], r#"{"path": "a.txt"}"#).await;
-        says(&reply, "a.txt: this is a file, not a folder");
+        let (reply, _) = call::<ListTool>(&[("a.txt", "")], r#"{"path": "a.txt"}"#).await;
+        assert_text(&reply, "a.txt: this is a file, not a folder");
     }
 
     #[tokio::test]
     async fn counts_what_it_does_not_show() {
-        let memory = Memory::default();
+        let memory = FakeHost::default();
         for number in 0..10_007 {
-            memory.put(&format!("f{number:05}"), Data::Bytes(Vec::new()));
+            memory.put(&format!("f{number:05}"), FakeFile::Bytes(Vec::new()));
         }
-        let listing = run(&memory, List::default()).await.unwrap();
+        let listing = run(&memory, ListTool::default()).await.unwrap();
         assert!(listing.names().ends_with("f09999\n[7 more entries are not shown; search by name instead]"));
-        let listing = run(&memory, List { detail: Detail::Full, ..List::default() }).await.unwrap();
+        let listing = run(&memory, ListTool { detail: ListDetail::Full, ..ListTool::default() }).await.unwrap();
         let shown = listing.with_sizes();
         assert!(shown.ends_with("f01999 (file, 0B)\n[8007 more entries are not shown; search by name instead]"));
     }
 
     #[test]
     fn knows_the_calendar() {
-        let at = |seconds: u64| minute(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        let at = |seconds: u64| format_minute(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(
             [at(0), at(951_827_640), at(4_107_542_399)],
             ["1970-01-01 00:00", "2000-02-29 12:34", "2100-02-28 23:59"]
         );
-        assert_eq!(minute(SystemTime::UNIX_EPOCH - Duration::from_secs(60)), "1969-12-31 23:59");
+        assert_eq!(format_minute(SystemTime::UNIX_EPOCH - Duration::from_secs(60)), "1969-12-31 23:59");
     }
 }

@@ -1,6 +1,6 @@
 //! Lines of a search that are too long to be shown whole.
 
-use helve_contract::ports::Hit;
+use helve_contract::ports::MatchLine;
 
 /// Lines with more characters than this are shortened to the part around their first match.
 const LONG_LINE: usize = 2000;
@@ -8,7 +8,7 @@ const LONG_LINE: usize = 2000;
 const WINDOW: (usize, usize) = (250, 500);
 
 /// The text of a line; of a long one the part around its first match, with the number of bytes that are missing.
-pub(super) fn line(hit: &Hit) -> String {
+pub(super) fn line(hit: &MatchLine) -> String {
     let text = String::from_utf8_lossy(&hit.text);
     if hit.left_out == (0, 0) && text.chars().nth(LONG_LINE).is_none() {
         return text.into_owned();
@@ -19,7 +19,7 @@ pub(super) fn line(hit: &Hit) -> String {
 }
 
 /// The part of a line around its first match, and how many bytes are left out before and after it.
-fn window(hit: &Hit) -> (usize, String, usize) {
+fn window(hit: &MatchLine) -> (usize, String, usize) {
     let (before, rest) = hit.text.split_at(hit.at.min(hit.text.len()));
     let (before, rest) = (String::from_utf8_lossy(before), String::from_utf8_lossy(rest));
     let from = before.char_indices().rev().nth(WINDOW.0 - 1).map_or(0, |(at, _)| at);
@@ -30,7 +30,7 @@ fn window(hit: &Hit) -> (usize, String, usize) {
 }
 
 /// 002's form of a long line: its beginning, or the part around the match where that lies further on.
-pub(super) fn cut(hit: &Hit) -> String {
+pub(super) fn cut(hit: &MatchLine) -> String {
     let text = String::from_utf8_lossy(&hit.text);
     let Some((end, _)) = text.char_indices().nth(WINDOW.1) else { return text.into_owned() };
     if hit.left_out.0 == 0 && hit.at < end {

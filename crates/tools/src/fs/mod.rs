@@ -18,19 +18,19 @@ mod replace;
 pub mod text;
 mod write;
 
-pub use apply_patch::{ApplyPatch, PatchOut, Patched};
-pub use delete::{Delete, Deleted};
-pub use edit::{Edit, Edited};
-pub use find::{Find, FindOut, Only};
-pub use glob::{Files, Glob, Order};
-pub use grep::{Grep, GrepOut, Mode, Names, Nothing, Numbers, Unit};
-pub use list::{Detail, List, Listing, size};
-pub use near::explain;
+pub use apply_patch::{ApplyPatchOutput, ApplyPatchTool, PatchedFile};
+pub use delete::{DeleteOutput, DeleteTool};
+pub use edit::{EditOutput, EditTool};
+pub use find::{EntryFilter, FindOutput, FindTool};
+pub use glob::{GlobOrder, GlobOutput, GlobTool};
+pub use grep::{FileNames, GrepMode, GrepOutput, GrepTool, LimitUnit, LineNumbers, NoMatchHints};
+pub use list::{ListDetail, ListOutput, ListTool, format_size};
+pub use near::with_suggestions;
 pub use notebook::{Cell, CellOutput, Notebook};
-pub use notebook_edit::{CellEdited, CellMode, CellType, NotebookEdit};
-pub use read::{CutBy, Page, PageRange, PdfText, Read, ReadOut, Seen, Total};
-pub use replace::{Rung, Tolerance};
-pub use write::{Write, WriteOut};
+pub use notebook_edit::{CellMode, CellType, NotebookEditOutput, NotebookEditTool};
+pub use read::{PageLimit, PageRange, PdfText, ReadImage, ReadOutput, ReadTool, TextPage, TotalLines};
+pub use replace::{MatchLevel, Tolerance};
+pub use write::{WriteOutput, WriteTool};
 
 #[cfg(any(test, fuzzing))]
-pub(crate) use patch::try_patch;
+pub(crate) use patch::fuzz_patch;

@@ -3,54 +3,54 @@
 use std::path::Path;
 
 use helve_contract::{
-    Access, Call, Error, FileFault, SafePath, nearest,
-    ports::{Find, Kind, Noise, Order},
+    Access, Call, Error, FileErrorKind, SafePath, closest_names,
+    ports::{FileKind, FindQuery, IgnoreOptions, SortOrder},
 };
 
 /// The same error, and for a missing path the existing ones that look like it.
-pub async fn explain(call: &Call, path: &SafePath, error: Error) -> Error {
+pub async fn with_suggestions(call: &Call, path: &SafePath, error: Error) -> Error {
     match error {
-        Error::File { path: shown, fault: FileFault::Missing { near } } if near.is_empty() => {
-            Error::File { path: shown, fault: FileFault::Missing { near: near_to(call, path).await } }
+        Error::File { path: shown, fault: FileErrorKind::Missing { near } } if near.is_empty() => {
+            Error::File { path: shown, fault: FileErrorKind::Missing { near: similar_paths(call, path).await } }
         }
         other => other,
     }
 }
 
 /// Names in the same folder first; where there are none, files of the same name elsewhere.
-async fn near_to(call: &Call, path: &SafePath) -> Vec<String> {
+async fn similar_paths(call: &Call, path: &SafePath) -> Vec<String> {
     let Some(name) = path.relative().file_name().map(|it| it.to_string_lossy().into_owned()) else { return Vec::new() };
     let folder = path.relative().parent().unwrap_or(Path::new(""));
-    let Ok(folder) = path.beside(folder, Access::Read) else { return Vec::new() };
+    let Ok(folder) = path.in_same_root(folder, Access::Read) else { return Vec::new() };
     if let Ok(items) = call.host().list(&folder).await {
         let names = items.iter().take(20_000).map(|item| item.name.as_str());
-        let near = nearest(&name, names);
+        let near = closest_names(&name, names);
         if !near.is_empty() {
-            return near.into_iter().map(|it| folder.shown(&folder.relative().join(it))).collect();
+            return near.into_iter().map(|it| folder.display_relative(&folder.relative().join(it))).collect();
         }
     }
-    let Ok(top) = path.beside("", Access::Read) else { return Vec::new() };
-    let find = Find {
-        pattern: Some(escaped(&name)),
+    let Ok(top) = path.in_same_root("", Access::Read) else { return Vec::new() };
+    let find = FindQuery {
+        pattern: Some(escape_glob(&name)),
         whole_path: false,
-        kind: Some(Kind::File),
-        noise: Noise { ignored: false, hidden: false },
-        order: Order::Path,
+        kind: Some(FileKind::File),
+        noise: IgnoreOptions { ignored: false, hidden: false },
+        order: SortOrder::Path,
         limit: 50,
     };
     let Ok(found) = call.host().find(&top, &find).await else { return Vec::new() };
     let same = found.files.iter().filter(|it| it.path.file_name().is_some_and(|it| it.to_string_lossy() == name));
-    same.take(3).map(|it| top.shown(&it.path)).collect()
+    same.take(3).map(|it| top.display_relative(&it.path)).collect()
 }
 
 /// A name as a glob that matches only it.
-fn escaped(name: &str) -> String {
+fn escape_glob(name: &str) -> String {
     name.chars().map(|it| if matches!(it, '*' | '?' | '[' | ']' | '{' | '}' | '\\') { '?' } else { it }).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{call, says};
+    use crate::testing::{assert_text, call};
 
     #[tokio::test]
     async fn names_the_files_that_look_like_it() {
@@ -61,9 +61,9 @@ mod tests {
             ("src/unique.rs", " Did you mean lib/deep/unique.rs?"),
             ("src/else.txt", ""),
         ] {
-            let (reply, _) = call::<crate::fs::Read>(&files, &format!(r#"{{"path": "{path}"}}"#)).await;
+            let (reply, _) = call::<crate::fs::ReadTool>(&files, &format!(r#"{{"path": "{path}"}}"#)).await;
             let dot = if near.is_empty() { "" } else { "." };
-            says(&reply, &format!("{path}: no such file or folder{dot}{near}"));
+            assert_text(&reply, &format!("{path}: no such file or folder{dot}{near}"));
         }
     }
 }

@@ -6,14 +6,14 @@ mod surgery;
 use helve_contract::{Error, Result};
 use serde_json::{Value, value::RawValue};
 
-use self::members::Members;
-pub(super) use self::surgery::operate;
+use self::members::RawObject;
+pub(super) use self::surgery::edit_cell;
 
 /// The largest notebook that is read or changed.
-pub(super) const LIMIT: u64 = 32 << 20;
+pub(super) const MAX_NOTEBOOK_BYTES: u64 = 32 << 20;
 
 /// How much of one output is shown.
-const OUTPUT: usize = 10_000;
+const MAX_OUTPUT_CHARS: usize = 10_000;
 
 /// What is in a notebook.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,11 +56,11 @@ impl Notebook {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let text = std::str::from_utf8(bytes)
             .map_err(|_| Error::failed(format!("{path} is not a notebook: it is not UTF-8 text")))?;
-        let book = Book::open(path, text)?;
+        let book = NotebookText::open(path, text)?;
         let cells = book.cells.iter().enumerate().map(|(at, cell)| Cell {
             id: cell.value("id").as_str().map_or_else(|| format!("cell-{at}"), str::to_owned),
             kind: cell.value("cell_type").as_str().unwrap_or("raw").to_owned(),
-            source: joined(&cell.value("source")),
+            source: join_source(&cell.value("source")),
             execution_count: cell.value("execution_count").as_u64(),
             outputs: cell.value("outputs").as_array().into_iter().flatten().map(output).collect(),
         });
@@ -69,7 +69,7 @@ impl Notebook {
 
     /// All cells under their ids, with what they printed.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut text = String::new();
         for cell in &self.cells {
             let count = cell.execution_count.map(|it| format!(", run {it}")).unwrap_or_default();
@@ -86,19 +86,19 @@ impl Notebook {
 }
 
 /// The text of a notebook, opened as far as its cells.
-struct Book<'a> {
-    top: Members<'a>,
+struct NotebookText<'a> {
+    top: RawObject<'a>,
     /// The text of the list of cells, and of each cell.
     list: &'a str,
     raw: Vec<&'a RawValue>,
-    cells: Vec<Members<'a>>,
+    cells: Vec<RawObject<'a>>,
 }
 
-impl<'a> Book<'a> {
+impl<'a> NotebookText<'a> {
     /// Opens a notebook of the format that is understood here.
     fn open(path: &str, text: &'a str) -> Result<Self> {
         let broken = |error| Error::failed(format!("{path} is not a notebook: its JSON is broken ({error})"));
-        let top: Members = serde_json::from_str(text).map_err(broken)?;
+        let top: RawObject = serde_json::from_str(text).map_err(broken)?;
         let list = top.get("cells").map_or("", RawValue::get);
         match top.value("nbformat").as_u64() {
             Some(4) if list.starts_with('[') => {}
@@ -133,7 +133,7 @@ impl<'a> Book<'a> {
 }
 
 /// A text that is one string or a list of them.
-fn joined(text: &Value) -> String {
+fn join_source(text: &Value) -> String {
     match text {
         Value::String(text) => text.clone(),
         Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
@@ -143,36 +143,36 @@ fn joined(text: &Value) -> String {
 
 fn output(output: &Value) -> CellOutput {
     if let Some(trace) = output["traceback"].as_array() {
-        let lines: Vec<_> = trace.iter().filter_map(Value::as_str).map(plain).collect();
-        return CellOutput::Text(bounded(&lines.join("\n")));
+        let lines: Vec<_> = trace.iter().filter_map(Value::as_str).map(strip_ansi).collect();
+        return CellOutput::Text(truncate_output(&lines.join("\n")));
     }
     if output.get("text").is_some() {
-        return CellOutput::Text(bounded(&joined(&output["text"])));
+        return CellOutput::Text(truncate_output(&join_source(&output["text"])));
     }
     let data = output["data"].as_object();
     let picture = data.and_then(|data| data.iter().find(|(kind, _)| kind.starts_with("image/")));
     match (picture, data) {
-        (Some((kind, data)), _) => CellOutput::Media(kind.clone(), joined(data).len()),
+        (Some((kind, data)), _) => CellOutput::Media(kind.clone(), join_source(data).len()),
         (None, Some(data)) if data.contains_key("text/plain") => {
-            CellOutput::Text(bounded(&joined(&data["text/plain"])))
+            CellOutput::Text(truncate_output(&join_source(&data["text/plain"])))
         }
         (None, Some(data)) => match data.iter().next() {
-            Some((kind, data)) => CellOutput::Media(kind.clone(), joined(data).len()),
+            Some((kind, data)) => CellOutput::Media(kind.clone(), join_source(data).len()),
             None => CellOutput::Text(String::new()),
         },
-        (None, None) => CellOutput::Text(bounded(&output.to_string())),
+        (None, None) => CellOutput::Text(truncate_output(&output.to_string())),
     }
 }
 
-fn bounded(text: &str) -> String {
-    match text.char_indices().nth(OUTPUT) {
+fn truncate_output(text: &str) -> String {
+    match text.char_indices().nth(MAX_OUTPUT_CHARS) {
         None => text.to_owned(),
         Some((at, _)) => format!("{}… [cut: the output has {} bytes]", &text[..at], text.len()),
     }
 }
 
 /// Without the colours of a terminal.
-fn plain(line: &str) -> String {
+fn strip_ansi(line: &str) -> String {
     let mut text = String::new();
     let mut pieces = line.split("\u{1b}[");
     text += pieces.next().unwrap_or_default();
@@ -185,7 +185,7 @@ fn plain(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{call, says};
+    use crate::testing::{assert_text, call};
 
     #[tokio::test]
     async fn shows_cells_and_what_they_printed() {
@@ -196,8 +196,8 @@ mod tests {
                 {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": "<Figure>"}},
                 {"output_type": "error", "traceback": ["\u001b[0;31mZeroDivisionError\u001b[0m: division"]}]}
         ], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"##;
-        let (reply, _) = call::<crate::fs::Read>(&[("a.ipynb", book)], r#"{"path": "a.ipynb"}"#).await;
-        says(
+        let (reply, _) = call::<crate::fs::ReadTool>(&[("a.ipynb", book)], r#"{"path": "a.ipynb"}"#).await;
+        assert_text(
             &reply,
             "[cell cell-0: markdown]\n# Title\ntext\n[cell a1: code, run 3]\nprint(1)\n1/0\n[output]\n1\n\
              [output: image/png, 4 bytes]\n[output]\nZeroDivisionError: division\n",
@@ -206,7 +206,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_notebook_is_text() {
-        let (reply, _) = call::<crate::fs::Read>(&[("a.ipynb", "{\"nbformat\": 3")], r#"{"path": "a.ipynb"}"#).await;
-        says(&reply, "     1\t{\"nbformat\": 3\n");
+        let (reply, _) =
+            call::<crate::fs::ReadTool>(&[("a.ipynb", "{\"nbformat\": 3")], r#"{"path": "a.ipynb"}"#).await;
+        assert_text(&reply, "     1\t{\"nbformat\": 3\n");
     }
 }

@@ -1,7 +1,7 @@
 //! `notebook_edit`: one cell of a Jupyter notebook.
 
 use helve_contract::{
-    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
+    AccessRequest, Call, Effects, Error, FileErrorKind, Reply, Result, SafePath, Tool,
     ports::{Expect, Span},
     schemars,
     schemars::JsonSchema,
@@ -9,15 +9,15 @@ use helve_contract::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    explain,
-    notebook::{self, LIMIT},
+    notebook::{self, MAX_NOTEBOOK_BYTES},
+    with_suggestions,
 };
 
 /// Replaces, inserts or deletes one cell of a Jupyter notebook. Everything else in the file stays as it is; the outputs
 /// of a replaced code cell are cleared.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NotebookEdit {
+pub struct NotebookEditTool {
     /// The notebook.
     pub path: String,
     /// The cell: its id, or `cell-N` counted from 0. A new cell goes after it, or to the beginning without it.
@@ -45,7 +45,7 @@ pub enum CellType {
 impl CellType {
     /// As a notebook writes it.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Code => "code",
             Self::Markdown => "markdown",
@@ -69,7 +69,7 @@ pub enum CellMode {
 impl CellMode {
     /// As a model writes it.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Replace => "replace",
             Self::Insert => "insert",
@@ -80,7 +80,7 @@ impl CellMode {
 
 /// How a notebook was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CellEdited {
+pub struct NotebookEditOutput {
     /// The file, as the model knows it.
     pub path: String,
     /// What was done.
@@ -101,33 +101,33 @@ pub struct CellEdited {
     pub updated: String,
 }
 
-impl Tool for NotebookEdit {
+impl Tool for NotebookEditTool {
     const NAME: &'static str = "notebook_edit";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
-    type Output = CellEdited;
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
+    type Output = NotebookEditOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         Some(AccessRequest::writes([&self.path]))
     }
 
-    async fn run(self, call: &Call) -> Result<CellEdited> {
-        let path = call.writable(&self.path)?;
-        match self.once(call, &path).await {
+    async fn run(self, call: &Call) -> Result<NotebookEditOutput> {
+        let path = call.check_write(&self.path)?;
+        match self.try_once(call, &path).await {
             // Somebody else was faster: what they wrote is read, and the cell looked for once more.
-            Err(Error::File { fault: FileFault::Changed, .. }) => self.once(call, &path).await,
+            Err(Error::File { fault: FileErrorKind::Changed, .. }) => self.try_once(call, &path).await,
             done => done,
         }
     }
 }
 
-impl NotebookEdit {
-    async fn once(&self, call: &Call, path: &SafePath) -> Result<CellEdited> {
-        let file = match call.host().read(path, Span::first(LIMIT)).await {
+impl NotebookEditTool {
+    async fn try_once(&self, call: &Call, path: &SafePath) -> Result<NotebookEditOutput> {
+        let file = match call.host().read(path, Span::first(MAX_NOTEBOOK_BYTES)).await {
             Ok(file) => file,
-            Err(error) => return Err(explain(call, path, error).await),
+            Err(error) => return Err(with_suggestions(call, path, error).await),
         };
-        if file.size > LIMIT {
-            return Err(Error::file(path, FileFault::TooLarge { bytes: file.size, limit: LIMIT }));
+        if file.size > MAX_NOTEBOOK_BYTES {
+            return Err(Error::file(path, FileErrorKind::TooLarge { bytes: file.size, limit: MAX_NOTEBOOK_BYTES }));
         }
         let text = std::str::from_utf8(&file.bytes)
             .map_err(|_| Error::failed(format!("{path} is not a notebook: it is not UTF-8 text")))?;
@@ -135,10 +135,10 @@ impl NotebookEdit {
             Some(body) => ("\u{feff}", body),
             None => ("", text),
         };
-        let cut = notebook::operate(&path.to_string(), body, self)?;
+        let cut = notebook::edit_cell(&path.to_string(), body, self)?;
         let updated = format!("{bom}{}", cut.text);
         call.remark(call.host().write(path, updated.as_bytes(), Expect::bytes(&file.bytes)).await?.remarks);
-        Ok(CellEdited {
+        Ok(NotebookEditOutput {
             path: path.to_string(),
             mode: self.mode,
             cell_id: cut.id,
@@ -152,8 +152,8 @@ impl NotebookEdit {
     }
 }
 
-impl From<CellEdited> for Reply {
-    fn from(it: CellEdited) -> Self {
+impl From<NotebookEditOutput> for Reply {
+    fn from(it: NotebookEditOutput) -> Self {
         let done = match it.mode {
             CellMode::Replace => "replaced",
             CellMode::Insert => "inserted",
@@ -166,7 +166,7 @@ impl From<CellEdited> for Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Memory, call, call_on, says};
+    use crate::testing::{FakeHost, assert_text, call, call_on};
 
     const BOOK: &str = r#"{
  "cells": [
@@ -201,7 +201,7 @@ mod tests {
     }
 
     async fn edited(args: &str) -> (String, String) {
-        let (reply, files) = call::<NotebookEdit>(&[("n.ipynb", &book())], args).await;
+        let (reply, files) = call::<NotebookEditTool>(&[("n.ipynb", &book())], args).await;
         (reply.text, String::from_utf8(files["n.ipynb"].clone()).unwrap())
     }
 
@@ -263,7 +263,7 @@ mod tests {
         let (_, other) = edited(r#"{"path": "n.ipynb", "cell_id": "b2", "mode": "delete"}"#).await;
         assert!(other.contains("   ]\n  }\n ],\n \"metadata\""), "{other}");
         let (_, files) =
-            call::<NotebookEdit>(&[("n.ipynb", &one)], r#"{"path": "n.ipynb", "cell_id": "b2", "mode": "delete"}"#)
+            call::<NotebookEditTool>(&[("n.ipynb", &one)], r#"{"path": "n.ipynb", "cell_id": "b2", "mode": "delete"}"#)
                 .await;
         assert!(files["n.ipynb"].starts_with(b"{\n \"cells\": [],\n \"metadata\""));
     }
@@ -274,9 +274,9 @@ mod tests {
         let tabs = "{\r\n\t\"cells\": [],\r\n\t\"metadata\": {},\r\n\t\"nbformat\": 4,\r\n\t\"nbformat_minor\": 2\r\n}";
         let args = r#"{"path": "n.ipynb", "mode": "insert", "cell_type": "markdown", "new_source": "y"}"#;
         let cell = r#"{"cell_type":"markdown","metadata":{},"source":["y"]},"#;
-        let (_, files) = call::<NotebookEdit>(&[("n.ipynb", compact)], args).await;
+        let (_, files) = call::<NotebookEditTool>(&[("n.ipynb", compact)], args).await;
         assert_eq!(files["n.ipynb"], compact.replacen("[{", &format!("[{cell}{{"), 1).as_bytes());
-        let (_, files) = call::<NotebookEdit>(&[("n.ipynb", tabs)], args).await;
+        let (_, files) = call::<NotebookEditTool>(&[("n.ipynb", tabs)], args).await;
         let cell = "[\r\n\t\t{\r\n\t\t\t\"cell_type\": \"markdown\",\r\n\t\t\t\"metadata\": {},\r\n\t\t\t\"source\": [\r\n\
                     \t\t\t\t\"y\"\r\n\t\t\t]\r\n\t\t}\r\n\t]";
         assert_eq!(String::from_utf8_lossy(&files["n.ipynb"]), tabs.replace("[]", cell));
@@ -305,18 +305,18 @@ mod tests {
             ("{}".to_owned(), r#""cell_id": "a1""#, "n.ipynb is not a notebook: it does not say its format"),
         ] {
             let args = format!(r#"{{"path": "n.ipynb", {args}, "new_source": "x"}}"#);
-            let (reply, files) = call::<NotebookEdit>(&[("n.ipynb", &file)], &args).await;
-            says(&reply, want);
+            let (reply, files) = call::<NotebookEditTool>(&[("n.ipynb", &file)], &args).await;
+            assert_text(&reply, want);
             assert_eq!(files["n.ipynb"], file.as_bytes());
         }
     }
 
     #[tokio::test]
     async fn a_change_by_somebody_else_is_kept() {
-        let memory = Memory::with(&[("n.ipynb", &book())]);
-        memory.meddle("n.ipynb", book().replace("a = 1", "a = 7"));
+        let memory = FakeHost::with(&[("n.ipynb", &book())]);
+        memory.inject_write("n.ipynb", book().replace("a = 1", "a = 7"));
         let args = r#"{"path": "n.ipynb", "cell_id": "b2", "new_source": "mine"}"#;
-        says(&call_on::<NotebookEdit>(&memory, args).await, "replaced markdown cell b2 of n.ipynb");
+        assert_text(&call_on::<NotebookEditTool>(&memory, args).await, "replaced markdown cell b2 of n.ipynb");
         let want = book().replace("a = 1", "a = 7").replace(r#""\u00e9""#, "\"mine\"");
         assert_eq!(String::from_utf8(memory.bytes("n.ipynb")).unwrap(), want);
     }

@@ -12,10 +12,10 @@ use std::ops::Range;
 use helve_contract::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
-use self::ends::{Folded, fitted, usual};
+use self::ends::{FoldedText, adapt_line_ends, dominant_line_end};
 use super::{
-    diff::Change,
-    text::{self, Charset, Decoded, Format},
+    diff::ByteChange,
+    text::{self, Charset, DecodedText, TextFormat},
 };
 
 /// How closely the text must match.
@@ -32,7 +32,7 @@ pub enum Tolerance {
 /// How a text was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rung {
+pub enum MatchLevel {
     /// Character by character.
     Exact,
     /// Without regard to blanks at the ends of lines.
@@ -43,7 +43,7 @@ pub enum Rung {
     Typography,
 }
 
-impl Rung {
+impl MatchLevel {
     /// What to tell about it; nothing when the match was exact.
     #[must_use]
     pub const fn note(self) -> Option<&'static str> {
@@ -62,7 +62,7 @@ impl Rung {
 
 /// What to replace.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct Replacement<'a> {
     pub(super) old: &'a str,
     pub(super) new: &'a str,
     pub(super) all: bool,
@@ -71,25 +71,25 @@ pub(super) struct Wanted<'a> {
 
 /// A file after the change.
 #[derive(Debug)]
-pub(super) struct Replaced {
+pub(super) struct ReplaceResult {
     /// All of its bytes.
     pub(super) bytes: Vec<u8>,
     /// Which of them are others now.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<ByteChange>,
     /// How many places were changed.
     pub(super) count: usize,
-    pub(super) rung: Rung,
+    pub(super) rung: MatchLevel,
 }
 
 /// Why nothing was replaced.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum ReplaceError {
     /// There is nothing to look for.
     Empty,
     /// The new text is the old one.
-    Same,
+    NoChange,
     /// The text is in several places: how many, and in which lines the first ones begin.
-    Several(usize, Vec<usize>),
+    Ambiguous(usize, Vec<usize>),
     /// The result would be larger than can be handled.
     TooLarge,
     /// The text is not there; what is there instead.
@@ -99,110 +99,118 @@ pub(super) enum Refusal {
     /// The new text has marks of bytes that could not be read.
     Unreadable,
     /// The result would not be what was asked for.
-    Unproved,
+    VerificationFailed,
 }
 
 /// How many bytes all new texts may take together.
-const ROOM: usize = 128 << 20;
+const MAX_NEW_BYTES: usize = 128 << 20;
 /// How many places are told when there are too many.
-const TOLD: usize = 10;
+const MAX_REPORTED_LINES: usize = 10;
 
 /// One place of the text, and what goes there.
-struct Match {
+struct TextMatch {
     range: Range<usize>,
     new: String,
 }
 
 /// The places that were found: all of them where all are wanted, else the first few.
 #[derive(Default)]
-struct Finds {
-    matches: Vec<Match>,
+struct TextMatches {
+    matches: Vec<TextMatch>,
     count: usize,
 }
 
-impl Finds {
+impl TextMatches {
     /// Collects places. `made` says what goes to one; nothing where it is no place after all.
     fn gather(
         places: impl Iterator<Item = Range<usize>>,
         all: bool,
         made: impl Fn(&Range<usize>) -> Option<String>,
-    ) -> Result<Self, Refusal> {
-        let (mut finds, mut room) = (Self::default(), ROOM);
+    ) -> Result<Self, ReplaceError> {
+        let (mut finds, mut room) = (Self::default(), MAX_NEW_BYTES);
         for range in places {
-            if !all && finds.matches.len() >= TOLD {
+            if !all && finds.matches.len() >= MAX_REPORTED_LINES {
                 finds.count += 1;
                 continue;
             }
             let Some(new) = made(&range) else { continue };
-            room = room.checked_sub(new.len() + size_of::<Match>()).ok_or(Refusal::TooLarge)?;
+            room = room.checked_sub(new.len() + size_of::<TextMatch>()).ok_or(ReplaceError::TooLarge)?;
             finds.count += 1;
-            finds.matches.push(Match { range, new });
+            finds.matches.push(TextMatch { range, new });
         }
         Ok(finds)
     }
 }
 
 /// Replaces text in the bytes of a file.
-pub(super) fn replace(bytes: &[u8], format: Format, wanted: &Wanted) -> Result<Replaced, Refusal> {
-    let decoded = Decoded::new(bytes, format);
+pub(super) fn replace(bytes: &[u8], format: TextFormat, wanted: &Replacement) -> Result<ReplaceResult, ReplaceError> {
+    let decoded = DecodedText::new(bytes, format);
     let text = &*decoded.text;
     let old = wanted.old.strip_prefix('\u{feff}').filter(|_| format.bom > 0).unwrap_or(wanted.old);
     let new = wanted.new.strip_prefix('\u{feff}').filter(|_| format.bom > 0).unwrap_or(wanted.new);
     if old.is_empty() {
-        return Err(Refusal::Empty);
+        return Err(ReplaceError::Empty);
     }
     if old == new {
-        return Err(Refusal::Same);
+        return Err(ReplaceError::NoChange);
     }
-    let folded = Folded::new(text);
-    let (mut finds, mut rung) = (exact(text, &folded, old, new, wanted.all)?, Rung::Exact);
+    let folded = FoldedText::new(text);
+    let (mut finds, mut rung) = (find_exact(text, &folded, old, new, wanted.all)?, MatchLevel::Exact);
     if finds.count == 0 && wanted.tolerance == Tolerance::Tolerant {
-        (finds, rung) = ladder::climb(text, old, new, wanted.all)?;
+        (finds, rung) = ladder::find_tolerant(text, old, new, wanted.all)?;
     }
     if finds.count == 0 {
-        return Err(Refusal::Missing(miss::explain(text, old, new)));
+        return Err(ReplaceError::Missing(miss::explain(text, old, new)));
     }
     // `aa` is twice in `aaa`.
-    let overlaps = || rung == Rung::Exact && folded.overlapping(&ends::plain(old, &folded));
+    let overlaps = || rung == MatchLevel::Exact && folded.overlapping(&ends::fold_pattern(old, &folded));
     if !wanted.all && (finds.count > 1 || overlaps()) {
         let starts = finds.matches.iter().map(|it| it.range.start);
-        return Err(Refusal::Several(finds.count, ends::line_numbers(text, starts)));
+        return Err(ReplaceError::Ambiguous(finds.count, ends::line_numbers(text, starts)));
     }
     splice(bytes, &decoded, &finds.matches, rung)
 }
 
 /// All places where the text is, from left to right, none over another. A line end in `old` stands for any line end.
-fn exact(text: &str, folded: &Folded, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
+fn find_exact(text: &str, folded: &FoldedText, old: &str, new: &str, all: bool) -> Result<TextMatches, ReplaceError> {
     if old.contains('\r') {
         // Whoever writes carriage returns means them.
         let places = text.match_indices(old).map(|(at, _)| at..at + old.len());
-        let finds = Finds::gather(places, all, |_| Some(new.to_owned()))?;
+        let finds = TextMatches::gather(places, all, |_| Some(new.to_owned()))?;
         if finds.count > 0 {
             return Ok(finds);
         }
     }
-    let pattern = ends::plain(old, folded);
-    let usual = usual(text);
-    Finds::gather(folded.find(&pattern), all, |range| Some(fitted(new, &text[range.clone()], usual)))
+    let pattern = ends::fold_pattern(old, folded);
+    let usual = dominant_line_end(text);
+    TextMatches::gather(folded.find(&pattern), all, |range| Some(adapt_line_ends(new, &text[range.clone()], usual)))
 }
 
 /// Puts the new texts in their places, as bytes.
-fn splice(bytes: &[u8], decoded: &Decoded, matches: &[Match], rung: Rung) -> Result<Replaced, Refusal> {
+fn splice(
+    bytes: &[u8],
+    decoded: &DecodedText,
+    matches: &[TextMatch],
+    rung: MatchLevel,
+) -> Result<ReplaceResult, ReplaceError> {
     let text = &*decoded.text;
     let more: usize = matches.iter().map(|it| it.new.len()).sum();
-    let mut made = Made { bytes: Vec::with_capacity(bytes.len() + more), parts: Vec::new(), changes: Vec::new() };
+    let mut made =
+        VerifiedResult { bytes: Vec::with_capacity(bytes.len() + more), parts: Vec::new(), changes: Vec::new() };
     let (mut byte, mut at, mut count) = (0, 0, 0);
-    for Match { range, new } in matches {
-        let (inner, piece) = narrowed(text, range, new);
+    for TextMatch { range, new } in matches {
+        let (inner, piece) = trim_common(text, range, new);
         // A range that cuts a character of the file in two is taken whole.
         let (inner, piece, here) = match decoded.bytes_of(inner.clone()) {
             Some(here) => (inner, piece, here),
-            None => (range.clone(), new.as_str(), decoded.bytes_of(range.clone()).ok_or(Refusal::Unproved)?),
+            None => {
+                (range.clone(), new.as_str(), decoded.bytes_of(range.clone()).ok_or(ReplaceError::VerificationFailed)?)
+            }
         };
         if decoded.format.damaged && piece.contains(char::REPLACEMENT_CHARACTER) {
-            return Err(Refusal::Unreadable);
+            return Err(ReplaceError::Unreadable);
         }
-        let encoded = text::encode(piece, decoded.format.charset).map_err(Refusal::Unmappable)?;
+        let encoded = text::encode(piece, decoded.format.charset).map_err(ReplaceError::Unmappable)?;
         count += usize::from(text[inner.clone()] != *piece);
         made.bytes.extend_from_slice(&bytes[byte..here.start]);
         let start = made.bytes.len();
@@ -214,16 +222,16 @@ fn splice(bytes: &[u8], decoded: &Decoded, matches: &[Match], rung: Rung) -> Res
     made.bytes.extend_from_slice(&bytes[byte..]);
     made.parts.push(&text[at..]);
     if count == 0 {
-        return Err(Refusal::Same);
+        return Err(ReplaceError::NoChange);
     }
-    if !made.is_proved(bytes, decoded.format) {
-        return Err(Refusal::Unproved);
+    if !made.verify(bytes, decoded.format) {
+        return Err(ReplaceError::VerificationFailed);
     }
-    Ok(Replaced { bytes: made.bytes, changes: made.changes, count, rung })
+    Ok(ReplaceResult { bytes: made.bytes, changes: made.changes, count, rung })
 }
 
 /// The part of a match that really changes: what old and new begin and end with in common stays untouched.
-fn narrowed<'a>(text: &str, range: &Range<usize>, new: &'a str) -> (Range<usize>, &'a str) {
+fn trim_common<'a>(text: &str, range: &Range<usize>, new: &'a str) -> (Range<usize>, &'a str) {
     let old = &text[range.clone()];
     let head: usize = old.chars().zip(new.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
     let (a, b) = (&old[head..], &new[head..]);
@@ -232,16 +240,16 @@ fn narrowed<'a>(text: &str, range: &Range<usize>, new: &'a str) -> (Range<usize>
 }
 
 /// The result, and which bytes of it are new.
-struct Made<'a> {
+struct VerifiedResult<'a> {
     bytes: Vec<u8>,
     /// Its text: pieces of the old one, and the pieces between them that are new.
     parts: Vec<&'a str>,
-    changes: Vec<Change>,
+    changes: Vec<ByteChange>,
 }
 
-impl Made<'_> {
+impl VerifiedResult<'_> {
     /// Whether every byte outside of the changes is the one that was there, and the whole reads as it should.
-    fn is_proved(&self, before: &[u8], format: Format) -> bool {
+    fn verify(&self, before: &[u8], format: TextFormat) -> bool {
         let (mut from, mut to) = (0, 0);
         for (old, new) in &self.changes {
             if before.get(from..old.start) != self.bytes.get(to..new.start) {
@@ -252,7 +260,7 @@ impl Made<'_> {
         let rest = before.get(from..).is_some() && before.get(from..) == self.bytes.get(to..);
         let reads = || match format.charset {
             Charset::Utf8 if !format.damaged => self.is_text(self.bytes.get(format.bom..).unwrap_or_default()),
-            _ => self.is_text(Decoded::new(&self.bytes, format).text.as_bytes()),
+            _ => self.is_text(DecodedText::new(&self.bytes, format).text.as_bytes()),
         };
         rest && reads()
     }

@@ -1,6 +1,6 @@
 //! What the bytes of a file mean: its encoding, its byte-order mark, or why it is not text at all.
 //!
-//! [`Decoded`] is text that remembers which bytes each character came from, so that a change of the text can be made
+//! [`DecodedText`] is text that remembers which bytes each character came from, so that a change of the text can be made
 //! as a change of a few bytes.
 
 use std::{borrow::Cow, fmt, ops::Range};
@@ -27,7 +27,7 @@ pub enum Charset {
 
 /// How a file of text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Format {
+pub struct TextFormat {
     /// How characters are written as bytes.
     pub charset: Charset,
     /// Bytes of the byte-order mark at its beginning: 0, 2 or 3.
@@ -36,7 +36,7 @@ pub struct Format {
     pub damaged: bool,
 }
 
-impl Format {
+impl TextFormat {
     /// Plain UTF-8, as nearly every file is.
     pub const UTF8: Self = Self { charset: Charset::Utf8, bom: 0, damaged: false };
 
@@ -67,26 +67,26 @@ impl fmt::Display for Charset {
 }
 
 /// How a file is written, from its beginning (or all of it); an error says what else it is.
-pub fn detect(head: &[u8], whole: bool) -> Result<Format, String> {
+pub fn detect(head: &[u8], whole: bool) -> Result<TextFormat, String> {
     match head {
         [0xef, 0xbb, 0xbf, ..] => {
             let damaged = !is_utf8(&head[3..], whole);
-            return Ok(Format { charset: Charset::Utf8, bom: 3, damaged });
+            return Ok(TextFormat { charset: Charset::Utf8, bom: 3, damaged });
         }
         [0xff, 0xfe, 0, 0, _, _, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => return Err("UTF-32 text".to_owned()),
-        [0xff, 0xfe, ..] => return Ok(Format { charset: Charset::Utf16Le, bom: 2, damaged: false }),
-        [0xfe, 0xff, ..] => return Ok(Format { charset: Charset::Utf16Be, bom: 2, damaged: false }),
+        [0xff, 0xfe, ..] => return Ok(TextFormat { charset: Charset::Utf16Le, bom: 2, damaged: false }),
+        [0xfe, 0xff, ..] => return Ok(TextFormat { charset: Charset::Utf16Be, bom: 2, damaged: false }),
         _ => {}
     }
-    if let Some(what) = magic(head) {
+    if let Some(what) = file_type(head) {
         return Err(what.to_owned());
     }
     if let Some(at) = memchr::memchr(0, head) {
         let charset = obvious_utf16(head, whole).ok_or_else(|| format!("data with a NUL byte at {at}"))?;
-        return Ok(Format { charset, bom: 0, damaged: false });
+        return Ok(TextFormat { charset, bom: 0, damaged: false });
     }
     if is_utf8(head, whole) {
-        return Ok(Format::UTF8);
+        return Ok(TextFormat::UTF8);
     }
     let noise = head.iter().filter(|it| matches!(it, 0..=6 | 14..=26 | 28..=31 | 127)).count();
     if noise * 20 > head.len() {
@@ -94,9 +94,9 @@ pub fn detect(head: &[u8], whole: bool) -> Result<Format, String> {
     }
     let (good, bad) = utf8_census(head, whole);
     if good >= bad {
-        return Ok(Format { charset: Charset::Utf8, bom: 0, damaged: true });
+        return Ok(TextFormat { charset: Charset::Utf8, bom: 0, damaged: true });
     }
-    Ok(Format { charset: Charset::Legacy(guess(head, whole)), bom: 0, damaged: false })
+    Ok(TextFormat { charset: Charset::Legacy(guess_legacy(head, whole)), bom: 0, damaged: false })
 }
 
 fn is_utf8(bytes: &[u8], whole: bool) -> bool {
@@ -136,7 +136,7 @@ fn obvious_utf16(head: &[u8], whole: bool) -> Option<Charset> {
         (count @ 1.., 0) => (Charset::Utf16Be, count),
         _ => return None,
     };
-    let units = head.chunks_exact(2).map(|pair| unit(charset, pair));
+    let units = head.chunks_exact(2).map(|pair| utf16_unit(charset, pair));
     let mut bad = 0;
     for it in char::decode_utf16(units) {
         match it {
@@ -149,13 +149,13 @@ fn obvious_utf16(head: &[u8], whole: bool) -> Option<Charset> {
     (bad <= 1 && count * 5 >= head.len()).then_some(charset)
 }
 
-fn unit(charset: Charset, pair: &[u8]) -> u16 {
+fn utf16_unit(charset: Charset, pair: &[u8]) -> u16 {
     let pair = [pair[0], pair[1]];
     if charset == Charset::Utf16Be { u16::from_be_bytes(pair) } else { u16::from_le_bytes(pair) }
 }
 
 /// The older encoding that the bytes look most like. In doubt, the one of the western world.
-fn guess(head: &[u8], whole: bool) -> &'static Encoding {
+fn guess_legacy(head: &[u8], whole: bool) -> &'static Encoding {
     let end = if whole { head.len() } else { memchr::memrchr(b'\n', head).map_or(0, |it| it + 1) };
     if let Some(encoding) = [SHIFT_JIS, EUC_JP].into_iter().find(|it| is_japanese(&head[..end], it)) {
         return encoding;
@@ -182,7 +182,7 @@ fn guess(head: &[u8], whole: bool) -> &'static Encoding {
         guess.decode_without_bom_handling_and_without_replacement(&head[..end]).is_some()
     } else if foreign.contains(&guess) {
         // Words of another script are runs of high bytes; a lone one is an accent in a western text.
-        runs(head)
+        has_byte_runs(head)
     } else {
         latin.contains(&guess) && head.iter().filter(|byte| **byte >= 0x80).count() >= 12
     };
@@ -200,7 +200,7 @@ fn is_japanese(bytes: &[u8], encoding: &'static Encoding) -> bool {
 }
 
 /// Whether most high bytes stand three or more together.
-fn runs(head: &[u8]) -> bool {
+fn has_byte_runs(head: &[u8]) -> bool {
     let (mut all, mut together) = (0, 0);
     for run in head.chunk_by(|a, b| (*a >= 0x80) == (*b >= 0x80)).filter(|run| run[0] >= 0x80) {
         all += run.len();
@@ -210,7 +210,7 @@ fn runs(head: &[u8]) -> bool {
 }
 
 /// What a file is, by the bytes that it begins with.
-pub fn magic(head: &[u8]) -> Option<&'static str> {
+pub fn file_type(head: &[u8]) -> Option<&'static str> {
     const MAGIC: [(&[u8], &str); 31] = [
         (b"\x7fELF", "ELF program or library"),
         (b"PK\x03\x04", "zip archive (or a document or package in one)"),
@@ -258,8 +258,8 @@ pub fn magic(head: &[u8]) -> Option<&'static str> {
 }
 
 /// Whether this begins one of the pictures that models take.
-pub fn is_picture(head: &[u8]) -> bool {
-    matches!(magic(head), Some("PNG picture" | "JPEG picture" | "GIF picture" | "WebP picture"))
+pub fn is_image(head: &[u8]) -> bool {
+    matches!(file_type(head), Some("PNG picture" | "JPEG picture" | "GIF picture" | "WebP picture"))
 }
 
 /// Whether this begins a PDF file. Its mark may stand anywhere in the first 1024 bytes, but text that speaks of it is
@@ -277,7 +277,7 @@ pub fn decode(bytes: &[u8], charset: Charset) -> Cow<'_, str> {
         Charset::Utf8 => str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed),
         Charset::Legacy(encoding) => encoding.decode_without_bom_handling(bytes).0,
         Charset::Utf16Le | Charset::Utf16Be => {
-            let units = bytes.chunks_exact(2).map(|pair| unit(charset, pair));
+            let units = bytes.chunks_exact(2).map(|pair| utf16_unit(charset, pair));
             char::decode_utf16(units).map(|it| it.unwrap_or(char::REPLACEMENT_CHARACTER)).collect::<String>().into()
         }
     }
@@ -304,20 +304,20 @@ pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, char> {
 
 /// A file's text, and which bytes each character came from.
 #[derive(Debug)]
-pub struct Decoded<'a> {
+pub struct DecodedText<'a> {
     /// The text, without the byte-order mark.
     pub text: Cow<'a, str>,
     /// How it is written.
-    pub format: Format,
+    pub format: TextFormat,
     bytes: &'a [u8],
     /// Offset in the text and in the bytes of places that correspond, in order; about one a line.
     marks: Vec<(usize, usize)>,
 }
 
-impl<'a> Decoded<'a> {
+impl<'a> DecodedText<'a> {
     /// Reads all of a file.
     #[must_use]
-    pub fn new(bytes: &'a [u8], format: Format) -> Self {
+    pub fn new(bytes: &'a [u8], format: TextFormat) -> Self {
         let body = &bytes[format.bom.min(bytes.len())..];
         if format.charset == Charset::Utf8
             && let Ok(text) = std::str::from_utf8(body)
@@ -328,7 +328,7 @@ impl<'a> Decoded<'a> {
         let mut marks = Vec::new();
         let mut at = format.bom;
         while at < bytes.len() {
-            let length = piece(&bytes[at..], format.charset, &mut text);
+            let length = decode_char(&bytes[at..], format.charset, &mut text);
             at += length;
             if text.ends_with('\n') || marks.last().is_none_or(|(_, mark)| at - mark >= 4096) {
                 marks.push((text.len(), at));
@@ -352,7 +352,7 @@ impl<'a> Decoded<'a> {
         let mut scratch = String::new();
         while text < offset && at < self.bytes.len() {
             scratch.clear();
-            at += piece(&self.bytes[at..], self.format.charset, &mut scratch);
+            at += decode_char(&self.bytes[at..], self.format.charset, &mut scratch);
             text += scratch.len();
         }
         (text == offset).then_some(at)
@@ -360,7 +360,7 @@ impl<'a> Decoded<'a> {
 }
 
 /// Reads the next character into `text` and says how many bytes it takes. A byte that is in no character is U+FFFD.
-fn piece(bytes: &[u8], charset: Charset, text: &mut String) -> usize {
+fn decode_char(bytes: &[u8], charset: Charset, text: &mut String) -> usize {
     match charset {
         _ if bytes.is_empty() => 0,
         Charset::Utf8 | Charset::Legacy(_) if bytes[0] < 0x80 => {
@@ -384,7 +384,7 @@ fn piece(bytes: &[u8], charset: Charset, text: &mut String) -> usize {
             1
         }
         Charset::Utf16Le | Charset::Utf16Be => {
-            let units = bytes.chunks_exact(2).take(2).map(|pair| unit(charset, pair));
+            let units = bytes.chunks_exact(2).take(2).map(|pair| utf16_unit(charset, pair));
             let it = match char::decode_utf16(units).next() {
                 Some(Ok(it)) => it,
                 Some(Err(_)) => char::REPLACEMENT_CHARACTER,
@@ -405,7 +405,7 @@ mod tests {
 
     fn seen(bytes: &[u8]) -> String {
         match detect(bytes, true) {
-            Ok(format) => format!("{} | {}", format.note().unwrap_or_default(), Decoded::new(bytes, format).text),
+            Ok(format) => format!("{} | {}", format.note().unwrap_or_default(), DecodedText::new(bytes, format).text),
             Err(what) => format!("binary: {what}"),
         }
     }
@@ -460,7 +460,8 @@ mod tests {
     #[test]
     fn characters_know_their_bytes() {
         let bytes = b"\x82\xb1\\\x82\xea\n\xff\x95\x5c!";
-        let decoded = Decoded::new(bytes, Format { charset: Charset::Legacy(SHIFT_JIS), bom: 0, damaged: false });
+        let decoded =
+            DecodedText::new(bytes, TextFormat { charset: Charset::Legacy(SHIFT_JIS), bom: 0, damaged: false });
         assert_eq!(decoded.text, "こ\\れ\n\u{fffd}表!");
         let at = decoded.text.find('表').unwrap();
         assert_eq!(decoded.bytes_of(at..at + 3), Some(7..9));

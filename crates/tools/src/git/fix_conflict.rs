@@ -1,15 +1,15 @@
 //! `fix_conflict`: an agent decides what a merge could not.
 
 use helve_contract::{
-    Access, Call, Effects, Error, FileFault, Port, PortSet, Result, Tool,
-    ports::{AgentOrder, AgentState, Span},
+    Access, Call, Effects, Error, FileErrorKind, Port, PortSet, Result, Tool,
+    ports::{AgentOrder, AgentStatus, Span},
     schemars,
     schemars::JsonSchema,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::program::{Git, branch_name};
+use super::program::{Git, check_branch_name};
 
 /// Starts an agent that resolves the conflicts of an open merge in these files, checks that no conflict markers are left, and commits the merge. Returns success and agentId.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -26,19 +26,19 @@ pub struct FixConflict {
 }
 
 /// The largest file that is looked through for markers.
-const LARGEST: u64 = 32 << 20;
+const MAX_FILE_BYTES: u64 = 32 << 20;
 
 impl Tool for FixConflict {
     const NAME: &'static str = "fix_conflict";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::SPAWNS);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES).union(Effects::SPAWNS);
     const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3600);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let (source, target) = (branch_name(&self.source_branch)?, branch_name(&self.target_branch)?);
-        let git = Git::of(call).await?;
-        let open = git.conflicts().await?;
+        let (source, target) = (check_branch_name(&self.source_branch)?, check_branch_name(&self.target_branch)?);
+        let git = Git::open(call).await?;
+        let open = git.conflicted_files().await?;
         if let Some(strange) = self.conflict_files.iter().find(|file| !open.contains(file)) {
             let open = if open.is_empty() {
                 "no merge is open".into()
@@ -48,30 +48,30 @@ impl Tool for FixConflict {
             return Err(Error::failed(format!("`{strange}` has no conflict; {open}")));
         }
         if self.conflict_files.is_empty() {
-            return Err(Error::argument("conflictFiles", "must name at least one file"));
+            return Err(Error::invalid_argument("conflictFiles", "must name at least one file"));
         }
         let order = AgentOrder {
             kind: Some("type1".into()),
             title: format!("resolve conflicts of {source}"),
             prompt: prompt(&self.conflict_files, source, target),
-            more: json!({ "conflict": { "files": self.conflict_files, "source": source, "target": target } }),
+            extra: json!({ "conflict": { "files": self.conflict_files, "source": source, "target": target } }),
             ..AgentOrder::default()
         };
         let report = call.agents().start(call, order).await?;
-        if report.state != AgentState::Done {
+        if report.status != AgentStatus::Done {
             return Ok(
-                json!({ "success": false, "agentId": report.id, "error": format!("the agent ended as {:?}", report.state) }),
+                json!({ "success": false, "agentId": report.id, "error": format!("the agent ended as {:?}", report.status) }),
             );
         }
-        let left = marked(call, &self.conflict_files).await?;
+        let left = files_with_markers(call, &self.conflict_files).await?;
         if !left.is_empty() {
             return Ok(json!({ "success": false, "agentId": report.id, "conflicts": left }));
         }
         for file in &self.conflict_files {
-            git.must(&["add", "--all", "--", file]).await?;
+            git.run_checked(&["add", "--all", "--", file]).await?;
         }
-        if git.is_merging().await? && git.conflicts().await?.is_empty() {
-            git.must(&["commit", "--no-edit", "--quiet", "--no-verify"]).await?;
+        if git.is_merging().await? && git.conflicted_files().await?.is_empty() {
+            git.run_checked(&["commit", "--no-edit", "--quiet", "--no-verify"]).await?;
         }
         Ok(json!({ "success": true, "agentId": report.id }))
     }
@@ -85,12 +85,12 @@ fn prompt(files: &[String], source: &str, target: &str) -> String {
 }
 
 /// The files that still have conflict markers at the beginning of a line.
-async fn marked(call: &Call, files: &[String]) -> Result<Vec<String>> {
-    let top = call.session.workspace.top(Access::Read)?;
+async fn files_with_markers(call: &Call, files: &[String]) -> Result<Vec<String>> {
+    let top = call.session.workspace.primary_root(Access::Read)?;
     let mut left = Vec::new();
     for file in files {
-        let path = top.beside(file, Access::Read)?;
-        match call.host().read(&path, Span::first(LARGEST)).await {
+        let path = top.in_same_root(file, Access::Read)?;
+        match call.host().read(&path, Span::first(MAX_FILE_BYTES)).await {
             Ok(chunk) => {
                 let text = String::from_utf8_lossy(&chunk.bytes);
                 let marker = |line: &str| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ");
@@ -99,7 +99,7 @@ async fn marked(call: &Call, files: &[String]) -> Result<Vec<String>> {
                 }
             }
             // The agent may have decided that the file goes.
-            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => {}
+            Err(Error::File { fault: FileErrorKind::Missing { .. }, .. }) => {}
             Err(error) => return Err(error),
         }
     }

@@ -2,11 +2,11 @@
 
 use helve_contract::{Error, Result};
 
-use super::program::{Git, Said};
+use super::program::{Git, GitOutput};
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Joined {
+pub enum MergeOutcome {
     /// The commit that has both.
     Commit(String),
     /// The files that changed on both sides.
@@ -14,20 +14,23 @@ pub enum Joined {
 }
 
 /// Joins two commits. Where one has the other already, it is the answer.
-pub async fn join(git: &Git<'_>, ours: &str, theirs: &str, message: &str) -> Result<Joined> {
+pub async fn merge_commits(git: &Git<'_>, ours: &str, theirs: &str, message: &str) -> Result<MergeOutcome> {
     if git.is_ancestor(theirs, ours).await? {
-        return Ok(Joined::Commit(ours.to_owned()));
+        return Ok(MergeOutcome::Commit(ours.to_owned()));
     }
     if git.is_ancestor(ours, theirs).await? {
-        return Ok(Joined::Commit(theirs.to_owned()));
+        return Ok(MergeOutcome::Commit(theirs.to_owned()));
     }
-    let Said { code, out, err } =
+    let GitOutput { code, out, err } =
         git.run(&["merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs]).await?;
     let mut lines = out.lines();
     let tree = lines.next().unwrap_or_default().to_owned();
     match code {
-        0 => git.must(&["commit-tree", &tree, "-p", ours, "-p", theirs, "-m", message]).await.map(Joined::Commit),
-        1 => Ok(Joined::Conflict(lines.filter(|line| !line.is_empty()).map(str::to_owned).collect())),
+        0 => git
+            .run_checked(&["commit-tree", &tree, "-p", ours, "-p", theirs, "-m", message])
+            .await
+            .map(MergeOutcome::Commit),
+        1 => Ok(MergeOutcome::Conflict(lines.filter(|line| !line.is_empty()).map(str::to_owned).collect())),
         _ => Err(Error::failed(format!("git merge-tree failed: {}", err.trim()))),
     }
 }

@@ -4,7 +4,7 @@ use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::program::{Git, branch_name};
+use super::program::{Git, check_branch_name};
 
 /// Merges branches into a target branch, in order. At the first conflict it stops with success false and the files; the merge stays open, so that they can be fixed and committed. Merging again what is merged changes nothing.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -22,30 +22,30 @@ pub struct MergeBranches {
 
 impl Tool for MergeBranches {
     const NAME: &'static str = "merge_branches";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let target = branch_name(&self.target_branch)?;
+        let target = check_branch_name(&self.target_branch)?;
         for name in &self.source_branches {
-            branch_name(name)?;
+            check_branch_name(name)?;
         }
-        let git = Git::of(call).await?;
+        let git = Git::open(call).await?;
         for name in &self.source_branches {
-            if git.branch(name).await?.is_none() {
+            if git.branch_tip(name).await?.is_none() {
                 return Err(Error::failed(format!("there is no branch `{name}`; nothing was merged")));
             }
         }
         if git.is_merging().await? {
-            let files = git.conflicts().await?;
+            let files = git.conflicted_files().await?;
             if !files.is_empty() {
                 return Err(Error::failed(format!(
                     "a merge is still open with conflicts in {}; fix them and commit, then merge the rest",
                     files.join(", ")
                 )));
             }
-            git.must(&["commit", "--no-edit", "--quiet", "--no-verify"]).await?;
+            git.run_checked(&["commit", "--no-edit", "--quiet", "--no-verify"]).await?;
         }
         check_out(call, &git, target).await?;
 
@@ -56,7 +56,7 @@ impl Tool for MergeBranches {
             if said.code == 0 {
                 continue;
             }
-            let conflicts = git.conflicts().await?;
+            let conflicts = git.conflicted_files().await?;
             if conflicts.is_empty() {
                 // Not a conflict: a file in the way, unrelated histories.
                 _ = git.run(&["merge", "--abort"]).await;
@@ -66,7 +66,7 @@ impl Tool for MergeBranches {
                 return Err(Error::failed(format!("`{name}` could not be merged: {why}{hint}")));
             }
             if self.abort {
-                git.must(&["merge", "--abort"]).await?;
+                git.run_checked(&["merge", "--abort"]).await?;
             }
             return Ok(json!({ "success": false, "conflicts": conflicts, "branch": name }));
         }
@@ -76,26 +76,26 @@ impl Tool for MergeBranches {
 
 /// Makes the target the branch that is checked out. Work that is not committed is never touched.
 async fn check_out(call: &Call, git: &Git<'_>, target: &str) -> Result<()> {
-    let head = git.head().await?;
+    let head = git.current_branch().await?;
     if head.as_deref() == Some(target) {
         return Ok(());
     }
-    let changed = git.changed().await?;
+    let changed = git.uncommitted_files().await?;
     if !changed.is_empty() {
         return Err(Error::failed(format!(
             "`{target}` cannot be checked out, because {} changed and is not committed; commit first",
             changed.join(", ")
         )));
     }
-    if git.branch(target).await?.is_some() {
-        git.must(&["checkout", "--quiet", "--no-guess", target, "--"]).await?;
+    if git.branch_tip(target).await?.is_some() {
+        git.run_checked(&["checkout", "--quiet", "--no-guess", target, "--"]).await?;
         return Ok(());
     }
-    let base = call.session.errand.as_ref().map(|errand| errand.base.as_str()).filter(|base| !base.is_empty());
+    let base = call.session.task.as_ref().map(|errand| errand.base.as_str()).filter(|base| !base.is_empty());
     let base = base.unwrap_or("HEAD");
     if base != "HEAD" {
-        branch_name(base)?;
+        check_branch_name(base)?;
     }
-    git.must(&["checkout", "--quiet", "--no-track", "-b", target, base, "--"]).await?;
+    git.run_checked(&["checkout", "--quiet", "--no-track", "-b", target, base, "--"]).await?;
     Ok(())
 }

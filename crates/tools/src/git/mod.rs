@@ -9,9 +9,9 @@ mod reports;
 mod run_tests;
 
 pub use fix_conflict::FixConflict;
-pub use join::{Joined, join};
+pub use join::{MergeOutcome, merge_commits};
 pub use merge_branches::MergeBranches;
 pub use prepare_branch::PrepareBranch;
-pub use program::{Git, Said, branch_name};
-pub use reports::Case;
-pub use run_tests::{RunTests, Tested};
+pub use program::{Git, GitOutput, check_branch_name};
+pub use reports::TestCase;
+pub use run_tests::{RunTests, RunTestsOutput};

@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    join::{Joined, join},
-    program::{Git, branch_name},
+    join::{MergeOutcome, merge_commits},
+    program::{Git, check_branch_name},
 };
-use crate::artifacts::{NodeKind, Room, Status, task_id};
+use crate::artifacts::{CallArtifacts, DagNodeKind, TaskStatus, check_task_id};
 
 /// Makes the branch `forge/<taskId>/<attemptId>` from the base, with the branches of all dependencies merged in. A conflict makes nothing and names the files. Returns branch, baseRef and mergedDeps.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -24,19 +24,19 @@ pub struct PrepareBranch {
 
 impl Tool for PrepareBranch {
     const NAME: &'static str = "prepare_branch";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {
-        let task = task_id(&self.task_id)?;
+        let task = check_task_id(&self.task_id)?;
         if self.attempt_id == 0 {
             return Err(Error::failed("Invalid attemptId `0`; it is a number from 1"));
         }
         let branch = format!("forge/{task}/{}", self.attempt_id);
-        let git = Git::of(call).await?;
+        let git = Git::open(call).await?;
         let base = base(call, &git).await?;
-        let start = git.commit(&base).await?;
+        let start = git.resolve_commit(&base).await?;
         let start =
             start.ok_or_else(|| Error::failed(format!("the base `{base}` does not exist; commit something to it")))?;
         let wanted = dependencies(call, task).await?;
@@ -45,13 +45,13 @@ impl Tool for PrepareBranch {
         let mut tip = start;
         let mut merged = Vec::new();
         for name in wanted {
-            let Some(theirs) = git.branch(&name).await? else {
+            let Some(theirs) = git.branch_tip(&name).await? else {
                 return Err(Error::failed(format!("the branch `{name}` that `{task}` depends on does not exist")));
             };
             let message = format!("Merge branch '{name}' into {branch}");
-            tip = match join(&git, &tip, &theirs, &message).await? {
-                Joined::Commit(tip) => tip,
-                Joined::Conflict(files) => {
+            tip = match merge_commits(&git, &tip, &theirs, &message).await? {
+                MergeOutcome::Commit(tip) => tip,
+                MergeOutcome::Conflict(files) => {
                     let files = files.join(", ");
                     return Err(Error::failed(format!(
                         "merging `{name}` into `{branch}` conflicts in {files}; nothing was made"
@@ -60,7 +60,7 @@ impl Tool for PrepareBranch {
             };
             merged.push(name);
         }
-        if let Some(there) = git.branch(&branch).await? {
+        if let Some(there) = git.branch_tip(&branch).await? {
             // Made before, perhaps by a process that ended right after: with work on it, it is good as it is.
             if !git.is_ancestor(&tip, &there).await? && !same_tree(&git, &tip, &there).await? {
                 return Err(Error::failed(format!(
@@ -68,7 +68,7 @@ impl Tool for PrepareBranch {
                 )));
             }
         } else {
-            git.must(&["update-ref", "--create-reflog", &format!("refs/heads/{branch}"), &tip, ""]).await?;
+            git.run_checked(&["update-ref", "--create-reflog", &format!("refs/heads/{branch}"), &tip, ""]).await?;
         }
         let mut told = json!({ "branch": branch, "baseRef": base });
         if !merged.is_empty() {
@@ -80,31 +80,31 @@ impl Tool for PrepareBranch {
 
 /// What branches begin from: what the run says, or the branch that is checked out.
 async fn base(call: &Call, git: &Git<'_>) -> Result<String> {
-    if let Some(errand) = &call.session.errand
+    if let Some(errand) = &call.session.task
         && !errand.base.is_empty()
     {
-        return Ok(branch_name(&errand.base)?.to_owned());
+        return Ok(check_branch_name(&errand.base)?.to_owned());
     }
-    Ok(git.head().await?.unwrap_or_else(|| "HEAD".to_owned()))
+    Ok(git.current_branch().await?.unwrap_or_else(|| "HEAD".to_owned()))
 }
 
 /// The branches that a task rests on: of each dependency, the attempt that was merged, in the order of the plan.
 async fn dependencies(call: &Call, task: &str) -> Result<Vec<String>> {
-    if call.session.errand.is_none() {
+    if call.session.task.is_none() {
         return Ok(Vec::new());
     }
-    let room = Room::of(call)?;
+    let room = CallArtifacts::for_call(call)?;
     let dag = room.dag().await?;
     let node = dag.node(task).ok_or_else(|| Error::failed(format!("there is no task `{task}` in this run")))?;
-    if node.kind == NodeKind::Refinery {
+    if node.kind == DagNodeKind::Refinery {
         // It merges them itself, and may have conflicts to decide.
         return Ok(Vec::new());
     }
     let status = room.status(&dag).await?;
     let mut branches = Vec::new();
     for id in &node.dependencies {
-        let state = status.of(id)?;
-        if !matches!(state.status, Status::MergeReady | Status::Merged) {
+        let state = status.node(id)?;
+        if !matches!(state.status, TaskStatus::MergeReady | TaskStatus::Merged) {
             return Err(Error::failed(format!(
                 "`{task}` depends on `{id}`, which is {}; it must be merged first",
                 state.status
@@ -116,7 +116,7 @@ async fn dependencies(call: &Call, task: &str) -> Result<Vec<String>> {
 }
 
 async fn same_tree(git: &Git<'_>, one: &str, other: &str) -> Result<bool> {
-    let trees = git.must(&["rev-parse", &format!("{one}^{{tree}}"), &format!("{other}^{{tree}}")]).await?;
+    let trees = git.run_checked(&["rev-parse", &format!("{one}^{{tree}}"), &format!("{other}^{{tree}}")]).await?;
     let mut trees = trees.lines();
     Ok(trees.next() == trees.next())
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use helve_contract::{Call, Error, Result, Tool, ports::Streams};
 
-use crate::shell::Run;
+use crate::shell::RunTool;
 
 /// What is switched off whatever the repository says.
-const QUIET: &[&str] = &[
+const HARDENING_CONFIG: &[&str] = &[
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.pager=cat",
@@ -26,7 +26,7 @@ const QUIET: &[&str] = &[
 ];
 
 /// Settings of the machine and of the user do not count, and nothing is asked.
-const CLEAN: &[&str] = &[
+const HARDENING_ENV: &[&str] = &[
     "GIT_CONFIG_NOSYSTEM=1",
     "GIT_CONFIG_GLOBAL=/dev/null",
     "GIT_TERMINAL_PROMPT=0",
@@ -35,7 +35,7 @@ const CLEAN: &[&str] = &[
 ];
 
 /// How long one step of git may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const GIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Git in the folder where commands of the session start.
 pub struct Git<'a> {
@@ -45,7 +45,7 @@ pub struct Git<'a> {
 
 /// What git said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct GitOutput {
     /// Exit code.
     pub code: i32,
     /// Standard output.
@@ -56,7 +56,7 @@ pub struct Said {
 
 impl<'a> Git<'a> {
     /// Git in the session's repository. An error that says the next step where there is none.
-    pub async fn of(call: &'a Call) -> Result<Self> {
+    pub async fn open(call: &'a Call) -> Result<Self> {
         let mut git = Self { call, identity: Vec::new() };
         let inside = git.run(&["rev-parse", "--is-inside-work-tree"]).await?;
         if inside.out.trim() != "true" {
@@ -73,37 +73,38 @@ impl<'a> Git<'a> {
 
     /// The same for a repository that was looked at before, in whose name is known.
     #[must_use]
-    pub fn known(call: &'a Call, identity: Vec<String>) -> Self {
+    pub fn with_identity(call: &'a Call, identity: Vec<String>) -> Self {
         Self { call, identity }
     }
 
     /// Runs git. A code that is not zero is not an error here.
-    pub async fn run(&self, args: &[&str]) -> Result<Said> {
-        let settings = QUIET.iter().copied().chain(self.identity.iter().map(String::as_str));
+    pub async fn run(&self, args: &[&str]) -> Result<GitOutput> {
+        let settings = HARDENING_CONFIG.iter().copied().chain(self.identity.iter().map(String::as_str));
         // By `env`, because no caller may put such variables into a command's environment.
-        let mut argv: Vec<String> = ["env"].iter().chain(CLEAN).chain(&["git"]).map(|it| (*it).to_owned()).collect();
+        let mut argv: Vec<String> =
+            ["env"].iter().chain(HARDENING_ENV).chain(&["git"]).map(|it| (*it).to_owned()).collect();
         argv.extend(settings.flat_map(|it| ["-c".to_owned(), it.to_owned()]));
         argv.extend(args.iter().map(|it| (*it).to_owned()));
-        let run = Run {
+        let run = RunTool {
             argv,
-            timeout: Some(PATIENCE),
+            timeout: Some(GIT_TIMEOUT),
             description: Some(format!("git {}", args.join(" "))),
             offline: true,
             streams: Streams::Separate,
-            ..Run::default()
+            ..RunTool::default()
         };
         let done = run.run(self.call).await?;
         if done.timed_out {
-            return Err(Error::Timeout(PATIENCE));
+            return Err(Error::Timeout(GIT_TIMEOUT));
         }
         if done.cancelled {
             return Err(Error::Cancelled);
         }
-        Ok(Said { code: done.exit.unwrap_or(-1), out: done.stdout, err: done.stderr })
+        Ok(GitOutput { code: done.exit.unwrap_or(-1), out: done.stdout, err: done.stderr })
     }
 
     /// Runs git, and gives what it wrote without the newline at its end; failing is an error in git's own words.
-    pub async fn must(&self, args: &[&str]) -> Result<String> {
+    pub async fn run_checked(&self, args: &[&str]) -> Result<String> {
         let said = self.run(args).await?;
         if said.code == 0 {
             return Ok(said.out.trim_end_matches('\n').to_owned());
@@ -126,15 +127,15 @@ impl<'a> Git<'a> {
     }
 
     /// The commit that a branch, tag or commit name means; none if there is no such thing.
-    pub async fn commit(&self, name: &str) -> Result<Option<String>> {
+    pub async fn resolve_commit(&self, name: &str) -> Result<Option<String>> {
         let said =
             self.run(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")]).await?;
         Ok((said.code == 0).then(|| said.out.trim().to_owned()))
     }
 
     /// The commit of a local branch.
-    pub async fn branch(&self, name: &str) -> Result<Option<String>> {
-        self.commit(&format!("refs/heads/{name}")).await
+    pub async fn branch_tip(&self, name: &str) -> Result<Option<String>> {
+        self.resolve_commit(&format!("refs/heads/{name}")).await
     }
 
     /// Whether one commit is in the history of another.
@@ -147,15 +148,16 @@ impl<'a> Git<'a> {
     }
 
     /// The branch that is checked out; none where a commit is.
-    pub async fn head(&self) -> Result<Option<String>> {
+    pub async fn current_branch(&self) -> Result<Option<String>> {
         let said = self.run(&["symbolic-ref", "--quiet", "--short", "HEAD"]).await?;
         Ok((said.code == 0).then(|| said.out.trim().to_owned()))
     }
 
     /// Files that a merge could not decide, sorted.
-    pub async fn conflicts(&self) -> Result<Vec<String>> {
-        let listed = self.must(&["ls-files", "--unmerged", "--full-name"]).await?;
-        let mut paths: Vec<_> = listed.lines().filter_map(|line| Some(unquoted(line.split_once('\t')?.1))).collect();
+    pub async fn conflicted_files(&self) -> Result<Vec<String>> {
+        let listed = self.run_checked(&["ls-files", "--unmerged", "--full-name"]).await?;
+        let mut paths: Vec<_> =
+            listed.lines().filter_map(|line| Some(unquote_c_style(line.split_once('\t')?.1))).collect();
         paths.sort();
         paths.dedup();
         Ok(paths)
@@ -167,14 +169,15 @@ impl<'a> Git<'a> {
     }
 
     /// Files with changes that are not committed, as `git status` names them.
-    pub async fn changed(&self) -> Result<Vec<String>> {
-        let listed = self.must(&["status", "--porcelain=v1", "--untracked-files=no", "--ignore-submodules"]).await?;
-        Ok(listed.lines().filter_map(|line| Some(unquoted(line.get(3..)?))).collect())
+    pub async fn uncommitted_files(&self) -> Result<Vec<String>> {
+        let listed =
+            self.run_checked(&["status", "--porcelain=v1", "--untracked-files=no", "--ignore-submodules"]).await?;
+        Ok(listed.lines().filter_map(|line| Some(unquote_c_style(line.get(3..)?))).collect())
     }
 }
 
 /// Checks the name of a branch: git itself would take it, and nothing can take it for an option or a range.
-pub fn branch_name(name: &str) -> Result<&str> {
+pub fn check_branch_name(name: &str) -> Result<&str> {
     let bad = name.is_empty()
         || name.len() > 240
         || name.starts_with(['-', '/', '.'])
@@ -193,7 +196,7 @@ pub fn branch_name(name: &str) -> Result<&str> {
 }
 
 /// A path as git prints it, without its quotes.
-fn unquoted(text: &str) -> String {
+fn unquote_c_style(text: &str) -> String {
     let Some(inner) = text.strip_prefix('"').and_then(|it| it.strip_suffix('"')) else { return text.to_owned() };
     let mut bytes = Vec::with_capacity(inner.len());
     let mut rest = inner.bytes().peekable();
@@ -247,16 +250,16 @@ mod tests {
             "a@{1}",
             "a\n",
         ] {
-            assert!(branch_name(bad).is_err(), "{bad:?}");
+            assert!(check_branch_name(bad).is_err(), "{bad:?}");
         }
         for good in ["main", "forge/task-001/1", "feature/ümlaut", "a.b", "release-1.0"] {
-            branch_name(good).unwrap();
+            check_branch_name(good).unwrap();
         }
     }
 
     #[test]
     fn reads_paths_as_git_writes_them() {
-        assert_eq!(unquoted(r#""a\tb\"c\303\244""#), "a\tb\"cä");
-        assert_eq!(unquoted("plain name.txt"), "plain name.txt");
+        assert_eq!(unquote_c_style(r#""a\tb\"c\303\244""#), "a\tb\"cä");
+        assert_eq!(unquote_c_style("plain name.txt"), "plain name.txt");
     }
 }

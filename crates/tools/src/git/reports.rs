@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// One test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Case {
+pub struct TestCase {
     /// Its name, as its runner writes it.
     pub name: String,
     /// Whether it passed.
@@ -14,12 +14,12 @@ pub struct Case {
 }
 
 /// Tests at most.
-const MOST: usize = 20_000;
+const MAX_TESTS: usize = 20_000;
 
 /// The results in the lines of whichever runner printed them. A test that is told twice keeps its worse result.
-pub(super) fn any(output: &str) -> Vec<Case> {
-    let readers: [fn(&str) -> Option<Case>; 7] = [cargo, nextest, pytest, unittest, tap, ticks, gradle];
-    let mut cases: Vec<Case> = Vec::new();
+pub(super) fn parse_any(output: &str) -> Vec<TestCase> {
+    let readers: [fn(&str) -> Option<TestCase>; 7] = [cargo, nextest, pytest, unittest, tap, check_marks, gradle];
+    let mut cases: Vec<TestCase> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for line in output.lines() {
         // Node's runner repeats its failures after this line. Cargo's `failures:` is no end: more test binaries may follow.
@@ -29,7 +29,7 @@ pub(super) fn any(output: &str) -> Vec<Case> {
         let Some(case) = readers.iter().find_map(|read| read(line)) else { continue };
         match places.get(&case.name) {
             Some(at) => cases[*at].passed &= case.passed,
-            None if cases.len() < MOST => {
+            None if cases.len() < MAX_TESTS => {
                 places.insert(case.name.clone(), cases.len());
                 cases.push(case);
             }
@@ -39,13 +39,13 @@ pub(super) fn any(output: &str) -> Vec<Case> {
     cases
 }
 
-fn case(name: &str, passed: bool) -> Option<Case> {
+fn case(name: &str, passed: bool) -> Option<TestCase> {
     let name = name.trim();
-    (!name.is_empty()).then(|| Case { name: name.to_owned(), passed })
+    (!name.is_empty()).then(|| TestCase { name: name.to_owned(), passed })
 }
 
 /// `test a::b ... ok`
-fn cargo(line: &str) -> Option<Case> {
+fn cargo(line: &str) -> Option<TestCase> {
     let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
     match result.split([' ', ',']).next()? {
@@ -56,7 +56,7 @@ fn cargo(line: &str) -> Option<Case> {
 }
 
 /// `        PASS [   0.005s] crate a::b`
-fn nextest(line: &str) -> Option<Case> {
+fn nextest(line: &str) -> Option<TestCase> {
     let (word, rest) = line.trim_start().split_once(" [")?;
     let (time, name) = rest.split_once("s] ")?;
     time.trim().parse::<f64>().ok()?;
@@ -69,7 +69,7 @@ fn nextest(line: &str) -> Option<Case> {
 }
 
 /// `PASSED tests/test_a.py::test_one`
-fn pytest(line: &str) -> Option<Case> {
+fn pytest(line: &str) -> Option<TestCase> {
     let (word, rest) = line.split_once(' ')?;
     if !rest.contains("::") {
         return None;
@@ -83,7 +83,7 @@ fn pytest(line: &str) -> Option<Case> {
 }
 
 /// `test_a (tests.T.test_a) ... ok`
-fn unittest(line: &str) -> Option<Case> {
+fn unittest(line: &str) -> Option<TestCase> {
     let (name, result) = line.split_once(") ... ")?;
     let (name, class) = name.split_once(" (")?;
     let name = if class.ends_with(name) { class.to_owned() } else { format!("{class}.{name}") };
@@ -95,7 +95,7 @@ fn unittest(line: &str) -> Option<Case> {
 }
 
 /// `ok 1 - name`
-fn tap(line: &str) -> Option<Case> {
+fn tap(line: &str) -> Option<TestCase> {
     let line = line.trim_start();
     let (passed, rest) = match line.strip_prefix("not ok ") {
         Some(rest) => (false, rest),
@@ -109,7 +109,7 @@ fn tap(line: &str) -> Option<Case> {
 }
 
 /// `✔ name (0.5ms)`: node, mocha, jest, vitest.
-fn ticks(line: &str) -> Option<Case> {
+fn check_marks(line: &str) -> Option<TestCase> {
     let line = line.trim_start();
     let sign = line.chars().next()?;
     let passed = match sign {
@@ -119,11 +119,11 @@ fn ticks(line: &str) -> Option<Case> {
     };
     let name = line[sign.len_utf8()..].strip_prefix(' ')?;
     let name = name.strip_suffix(" # SKIP").map_or(Some(name), |_| None)?;
-    case(untimed(name), passed)
+    case(strip_duration(name), passed)
 }
 
 /// A name without the time that it took: `name (0.5ms)`, `name 3ms`.
-fn untimed(name: &str) -> &str {
+fn strip_duration(name: &str) -> &str {
     let is_time = |text: &str| {
         let number = text.trim_end_matches(|it: char| it.is_ascii_alphabetic() || it == 'µ').trim();
         text.ends_with('s') && number.parse::<f64>().is_ok()
@@ -141,7 +141,7 @@ fn untimed(name: &str) -> &str {
 }
 
 /// `ParserTest > reads() PASSED`
-fn gradle(line: &str) -> Option<Case> {
+fn gradle(line: &str) -> Option<TestCase> {
     let (name, word) = line.rsplit_once(' ')?;
     if !name.contains(" > ") {
         return None;
@@ -154,7 +154,7 @@ fn gradle(line: &str) -> Option<Case> {
 }
 
 /// What `go test -json` tells: its output as a person would see it, and the tests.
-pub(super) fn go(stdout: &str, stderr: &str) -> (String, Vec<Case>) {
+pub(super) fn go(stdout: &str, stderr: &str) -> (String, Vec<TestCase>) {
     let mut output = String::new();
     let mut cases = Vec::new();
     for line in stdout.lines() {
@@ -168,7 +168,7 @@ pub(super) fn go(stdout: &str, stderr: &str) -> (String, Vec<Case>) {
         }
         if let (Some(name), Some(action)) = (event["Test"].as_str(), event["Action"].as_str())
             && matches!(action, "pass" | "fail")
-            && cases.len() < MOST
+            && cases.len() < MAX_TESTS
         {
             cases.extend(case(name, action == "pass"));
         }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn read(output: &str) -> Vec<(String, bool)> {
-        any(output).into_iter().map(|it| (it.name, it.passed)).collect()
+        parse_any(output).into_iter().map(|it| (it.name, it.passed)).collect()
     }
 
     #[test]
@@ -230,7 +230,8 @@ ParserTest > reads() PASSED
 
     #[test]
     fn only_the_list_of_node_ends_the_results() {
-        let named = |output: &str| any(output).into_iter().map(|case| (case.name, case.passed)).collect::<Vec<_>>();
+        let named =
+            |output: &str| parse_any(output).into_iter().map(|case| (case.name, case.passed)).collect::<Vec<_>>();
         let two_binaries = "test a ... FAILED\n\nfailures:\n    a\n\ntest result: FAILED.\ntest b ... ok\n";
         assert_eq!(named(two_binaries), [("a".to_owned(), false), ("b".to_owned(), true)]);
         let node = "✔ b (1ms)\n✖ a (1ms)\n✖ failing tests:\n✖ a (1ms)\n✔ c (1ms)\n";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Access, AccessRequest, Call, CommandLine, Effects, Error, Keep, Port, PortSet, Reply, Result, Tool,
+    Access, AccessRequest, Call, CommandLine, Effects, Error, Port, PortSet, Reply, Result, Tool, TruncateSide,
     ports::{Span, Streams},
     schemars,
     schemars::JsonSchema,
@@ -11,8 +11,8 @@ use helve_contract::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::reports::{self, Case};
-use crate::shell::{Run, RunOut};
+use super::reports::{self, TestCase};
+use crate::shell::{RunTool, RunToolOutput};
 
 /// Runs the project's tests in the sandbox. Without a command it is found by what lies in the folder (cargo, npm, pnpm, yarn, pytest, go, gradle, mvn, make, just). Returns passed, output and each test's result.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -23,7 +23,7 @@ pub struct RunTests {
 
 /// How the tests went.
 #[derive(Clone, Debug)]
-pub struct Tested {
+pub struct RunTestsOutput {
     /// The command that ran.
     pub command: String,
     /// Whether all is well.
@@ -31,19 +31,19 @@ pub struct Tested {
     /// What it printed.
     pub output: String,
     /// The tests, by name.
-    pub cases: Vec<Case>,
-    run: RunOut,
+    pub cases: Vec<TestCase>,
+    run: RunToolOutput,
 }
 
 /// How long tests may take.
-const PATIENCE: Duration = Duration::from_secs(30 * 60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 impl Tool for RunTests {
     const NAME: &'static str = "run_tests";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::EXECUTES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES).union(Effects::EXECUTES);
     const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     const TIMEOUT: Duration = Duration::MAX;
-    type Output = Tested;
+    type Output = RunTestsOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         let command = self.command.as_ref().filter(|it| !it.trim().is_empty());
@@ -55,31 +55,33 @@ impl Tool for RunTests {
         })
     }
 
-    async fn run(self, call: &Call) -> Result<Tested> {
+    async fn run(self, call: &Call) -> Result<RunTestsOutput> {
         let (command, runner) = match self.command.filter(|it| !it.trim().is_empty()) {
-            Some(command) => (command, Runner::Unknown),
-            None => found(call).await.inspect(|(command, _)| debug_assert!(COMMANDS.contains(&command.as_str())))?,
+            Some(command) => (command, TestRunner::Unknown),
+            None => detect_command(call)
+                .await
+                .inspect(|(command, _)| debug_assert!(COMMANDS.contains(&command.as_str())))?,
         };
-        let run = Run {
+        let run = RunTool {
             script: command.clone(),
-            timeout: Some(PATIENCE),
+            timeout: Some(TEST_TIMEOUT),
             description: Some("tests".into()),
-            keep: Keep::Tail,
-            streams: if runner == Runner::Go { Streams::Separate } else { Streams::Merged },
-            ..Run::default()
+            keep: TruncateSide::KeepTail,
+            streams: if runner == TestRunner::Go { Streams::Separate } else { Streams::Merged },
+            ..RunTool::default()
         };
         let run = run.run(call).await?;
         let (output, cases) = match runner {
-            Runner::Go => reports::go(&run.stdout, &run.stderr),
-            Runner::Unknown => (run.merged.clone(), reports::any(&run.merged)),
+            TestRunner::Go => reports::go(&run.stdout, &run.stderr),
+            TestRunner::Unknown => (run.merged.clone(), reports::parse_any(&run.merged)),
         };
         let passed = run.exit == Some(0) && !run.timed_out && !run.cancelled && cases.iter().all(|case| case.passed);
-        Ok(Tested { command, passed, output, cases, run })
+        Ok(RunTestsOutput { command, passed, output, cases, run })
     }
 }
 
-impl From<Tested> for Reply {
-    fn from(it: Tested) -> Self {
+impl From<RunTestsOutput> for Reply {
+    fn from(it: RunTestsOutput) -> Self {
         let results: Vec<Value> = it
             .cases
             .iter()
@@ -90,14 +92,14 @@ impl From<Tested> for Reply {
         if it.run.timed_out {
             data["timedOut"] = true.into();
         }
-        let whole = it.run.streams();
+        let whole = it.run.render_streams();
         Self { text: data.to_string(), data: Some(data), ..whole }
     }
 }
 
 /// Whose words are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Runner {
+enum TestRunner {
     /// A stream of JSON events.
     Go,
     /// Whoever it is: the lines say it.
@@ -121,16 +123,16 @@ const COMMANDS: &[&str] = &[
 ];
 
 /// The command for what lies in the folder: one of [`COMMANDS`].
-async fn found(call: &Call) -> Result<(String, Runner)> {
-    let top = call.session.workspace.top(Access::Read)?;
+async fn detect_command(call: &Call) -> Result<(String, TestRunner)> {
+    let top = call.session.workspace.primary_root(Access::Read)?;
     let names: Vec<String> = call.host().list(&top).await?.into_iter().map(|item| item.name).collect();
     let has = |name: &str| names.iter().any(|it| it == name);
-    let plain = |command: &str| Ok((command.to_owned(), Runner::Unknown));
+    let plain = |command: &str| Ok((command.to_owned(), TestRunner::Unknown));
     if has("Cargo.toml") {
         return plain("cargo test --no-fail-fast");
     }
     if has("go.mod") {
-        return Ok(("go test -json ./...".into(), Runner::Go));
+        return Ok(("go test -json ./...".into(), TestRunner::Go));
     }
     if has("package.json") && has_test_script(&text(call, "package.json").await) {
         return plain(match (has("pnpm-lock.yaml"), has("yarn.lock")) {
@@ -182,7 +184,7 @@ fn has_test_script(package: &str) -> bool {
 /// The beginning of a file at the top; empty if it cannot be read.
 async fn text(call: &Call, name: &str) -> String {
     let read = async {
-        let path = call.session.workspace.top(Access::Read)?.beside(name, Access::Read)?;
+        let path = call.session.workspace.primary_root(Access::Read)?.in_same_root(name, Access::Read)?;
         call.host().read(&path, Span::first(1 << 20)).await
     };
     read.await.map(|chunk| String::from_utf8_lossy(&chunk.bytes).into_owned()).unwrap_or_default()

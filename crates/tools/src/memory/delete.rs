@@ -9,36 +9,36 @@ use serde_json::json;
 
 /// Forgets a note for good.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Delete {
+pub struct MemoryDeleteTool {
     /// Which note.
     pub id: String,
 }
 
 /// A note that is gone.
 #[derive(Clone, Debug)]
-pub struct Deleted {
+pub struct MemoryDeleteOutput {
     /// Its id.
     pub id: String,
 }
 
-impl Tool for Delete {
+impl Tool for MemoryDeleteTool {
     const NAME: &'static str = "memory_delete";
-    const EFFECTS: Effects = Effects::WRITES.and(Effects::DESTROYS);
+    const EFFECTS: Effects = Effects::WRITES.union(Effects::DESTROYS);
     const NEEDS: PortSet = PortSet::of(&[Port::Memory]);
     const TIMEOUT: Duration = Duration::from_secs(30);
-    type Output = Deleted;
+    type Output = MemoryDeleteOutput;
 
-    async fn run(self, call: &Call) -> Result<Deleted> {
+    async fn run(self, call: &Call) -> Result<MemoryDeleteOutput> {
         let user = super::owner(call)?;
-        if !call.store().forget_note(user, &self.id).await? {
+        if !call.store().delete_note(user, &self.id).await? {
             return Err(super::not_found(&self.id));
         }
-        Ok(Deleted { id: self.id })
+        Ok(MemoryDeleteOutput { id: self.id })
     }
 }
 
-impl From<Deleted> for Reply {
-    fn from(Deleted { id }: Deleted) -> Self {
+impl From<MemoryDeleteOutput> for Reply {
+    fn from(MemoryDeleteOutput { id }: MemoryDeleteOutput) -> Self {
         Self::json(json!({ "message": format!("Note {id} deleted.") }))
     }
 }

@@ -8,12 +8,12 @@ mod search;
 mod tags;
 mod update;
 
-pub use delete::{Delete, Deleted};
-pub use get::Get;
-pub use save::{Save, Saved};
-pub use search::{Hits, Search};
-pub use tags::in_order as tags_in_order;
-pub use update::{Update, Updated};
+pub use delete::{MemoryDeleteOutput, MemoryDeleteTool};
+pub use get::MemoryGetTool;
+pub use save::{MemorySaveOutput, MemorySaveTool};
+pub use search::{MemorySearchOutput, MemorySearchTool};
+pub use tags::normalize_tags as tags_in_order;
+pub use update::{MemoryUpdateOutput, MemoryUpdateTool};
 
 use helve_contract::{Call, Error, Result, ports::NoteOrigin};
 
@@ -24,7 +24,7 @@ fn owner(call: &Call) -> Result<&str> {
 }
 
 /// What to remember, if it is anything.
-fn content(text: &str) -> Result<()> {
+fn check_content(text: &str) -> Result<()> {
     if text.trim().is_empty() {
         Err(Error::failed("there is nothing to remember: the content is empty"))
     } else {
@@ -35,7 +35,7 @@ fn content(text: &str) -> Result<()> {
 /// Whose words a note is that is saved now.
 fn origin(call: &Call) -> NoteOrigin {
     match call.session.taint.origins().pop() {
-        Some(place) => NoteOrigin::Stranger(place),
+        Some(place) => NoteOrigin::Untrusted(place),
         None => NoteOrigin::Agent,
     }
 }

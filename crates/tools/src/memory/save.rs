@@ -12,7 +12,7 @@ use serde_json::json;
 
 /// Keeps a note for later conversations.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Save {
+pub struct MemorySaveTool {
     /// What to remember.
     pub content: String,
     /// Labels to find it by.
@@ -22,31 +22,31 @@ pub struct Save {
 
 /// A note that is kept.
 #[derive(Clone, Debug)]
-pub struct Saved(
+pub struct MemorySaveOutput(
     /// The note.
     pub Note,
 );
 
-impl Tool for Save {
+impl Tool for MemorySaveTool {
     const NAME: &'static str = "memory_save";
     const EFFECTS: Effects = Effects::WRITES;
     const NEEDS: PortSet = PortSet::of(&[Port::Memory]);
     const TIMEOUT: Duration = Duration::from_secs(30);
-    type Output = Saved;
+    type Output = MemorySaveOutput;
 
-    async fn run(self, call: &Call) -> Result<Saved> {
+    async fn run(self, call: &Call) -> Result<MemorySaveOutput> {
         let user = super::owner(call)?;
-        super::content(&self.content)?;
-        let tags = super::tags::in_order(&self.tags)?;
+        super::check_content(&self.content)?;
+        let tags = super::tags::normalize_tags(&self.tags)?;
         let note = NewNote { text: self.content, tags: Some(tags), origin: super::origin(call) };
-        Ok(Saved(call.store().save_note(user, &note).await?))
+        Ok(MemorySaveOutput(call.store().save_note(user, &note).await?))
     }
 }
 
-impl From<Saved> for Reply {
-    fn from(Saved(note): Saved) -> Self {
+impl From<MemorySaveOutput> for Reply {
+    fn from(MemorySaveOutput(note): MemorySaveOutput) -> Self {
         let message = match &note.origin {
-            NoteOrigin::Stranger(place) if note.held => format!(
+            NoteOrigin::Untrusted(place) if note.is_quarantined => format!(
                 "Note saved, but held back: text from {place} came into this conversation, so memory_search finds the \
                  note only after the user lets it go with `helve memory release {}`.",
                 note.id

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helve_contract::{
     Call, Effects, Origin, Port, PortSet, Reply, Result, Tool,
-    ports::{NoteOrigin, Recall, Recalled, Source},
+    ports::{MemoryHit, MemoryQuery, MemorySource, NoteOrigin},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// Looks for what memory holds about a question, by words and by meaning.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct Search {
+pub struct MemorySearchTool {
     /// The question.
     pub query: String,
     /// How many hits at most.
@@ -32,49 +32,49 @@ pub struct Search {
 
 /// What memory holds about a question, best first.
 #[derive(Clone, Debug)]
-pub struct Hits(
+pub struct MemorySearchOutput(
     /// The hits.
-    pub Vec<Recalled>,
+    pub Vec<MemoryHit>,
 );
 
-impl Tool for Search {
+impl Tool for MemorySearchTool {
     const NAME: &'static str = "memory_search";
     const EFFECTS: Effects = Effects::READS;
     const NEEDS: PortSet = PortSet::of(&[Port::Memory]);
     const TIMEOUT: Duration = Duration::from_secs(60);
-    type Output = Hits;
+    type Output = MemorySearchOutput;
 
-    async fn run(self, call: &Call) -> Result<Hits> {
+    async fn run(self, call: &Call) -> Result<MemorySearchOutput> {
         let user = super::owner(call)?;
-        let place = if self.files { Some(super::files::place(call)?) } else { None };
+        let place = if self.files { Some(super::files::partition_key(call)?) } else { None };
         if let Some(place) = &place {
             super::files::sync(call, place).await?;
         }
-        let question = Recall {
+        let question = MemoryQuery {
             text: self.query,
             user: Some(user.to_owned()),
-            place,
-            conversations: self.conversations,
-            tags: super::tags::in_order(&self.tags)?,
-            most: self.most.unwrap_or(6).clamp(1, 50),
-            least: self.least.unwrap_or(0.0),
+            workspace: place,
+            include_sessions: self.conversations,
+            tags: super::tags::normalize_tags(&self.tags)?,
+            limit: self.most.unwrap_or(6).clamp(1, 50),
+            min_score: self.least.unwrap_or(0.0),
         };
-        Ok(Hits(call.store().recall(&question).await?))
+        Ok(MemorySearchOutput(call.store().search_memory(&question).await?))
     }
 }
 
-impl Hits {
+impl MemorySearchOutput {
     /// 000's form: where each hit is from, its score, and its text below.
     #[must_use]
     pub fn lines(&self) -> String {
-        let line = |hit: &Recalled| {
+        let line = |hit: &MemoryHit| {
             let place = match &hit.source {
-                Source::Note(id) => match stranger(hit) {
+                MemorySource::Note(id) => match untrusted_origin(hit) {
                     Some(place) => format!("{id}, from {place}"),
                     None => id.clone(),
                 },
-                Source::File { path, first, last } => format!("{path}:{first}-{last}"),
-                Source::Conversation { session, seq } => format!("conversation {session}:{seq}"),
+                MemorySource::File { path, first, last } => format!("{path}:{first}-{last}"),
+                MemorySource::Session { session, seq } => format!("conversation {session}:{seq}"),
             };
             format!("[{place}] (score: {:.2})\n{}", hit.score, hit.text)
         };
@@ -86,8 +86,9 @@ impl Hits {
 
     /// The same reply, with where its words are from if some are a stranger's.
     #[must_use]
-    pub fn told(&self, reply: Reply) -> Reply {
-        let origin = self.0.iter().find_map(stranger).map(|place| Origin::of(format!("notes from {place}")));
+    pub fn with_untrusted_origin(&self, reply: Reply) -> Reply {
+        let origin =
+            self.0.iter().find_map(untrusted_origin).map(|place| Origin::unmarked(format!("notes from {place}")));
         Reply { origin, ..reply }
     }
 
@@ -98,11 +99,11 @@ impl Hits {
     }
 }
 
-fn object(hit: &Recalled) -> Value {
+fn object(hit: &MemoryHit) -> Value {
     let (source, id) = match &hit.source {
-        Source::Note(id) => ("user_memory", id.as_str()),
-        Source::File { path, .. } => ("file", path.as_str()),
-        Source::Conversation { .. } => ("conversation", ""),
+        MemorySource::Note(id) => ("user_memory", id.as_str()),
+        MemorySource::File { path, .. } => ("file", path.as_str()),
+        MemorySource::Session { .. } => ("conversation", ""),
     };
     let mut object = json!({
         "text": hit.text,
@@ -121,16 +122,16 @@ fn object(hit: &Recalled) -> Value {
 }
 
 /// Where the words of a note came from, if they are a stranger's.
-fn stranger(hit: &Recalled) -> Option<&str> {
+fn untrusted_origin(hit: &MemoryHit) -> Option<&str> {
     match &hit.origin {
-        Some(NoteOrigin::Stranger(place)) => Some(place),
+        Some(NoteOrigin::Untrusted(place)) => Some(place),
         _ => None,
     }
 }
 
-impl From<Hits> for Reply {
-    fn from(hits: Hits) -> Self {
+impl From<MemorySearchOutput> for Reply {
+    fn from(hits: MemorySearchOutput) -> Self {
         let reply = Self { text: hits.lines(), data: Some(hits.objects()), ..Self::default() };
-        hits.told(reply)
+        hits.with_untrusted_origin(reply)
     }
 }

@@ -3,19 +3,19 @@
 use helve_contract::{Error, Result};
 
 /// Tags of a note at most; more are left out.
-const MOST: usize = 16;
+const MAX_TAGS: usize = 16;
 /// Characters of a tag at most.
-const LONGEST: usize = 64;
+const MAX_TAG_CHARS: usize = 64;
 
 /// Brings tags in order. One that is too long is an error, since half a tag is another tag.
-pub fn in_order(tags: &[String]) -> Result<Vec<String>> {
+pub fn normalize_tags(tags: &[String]) -> Result<Vec<String>> {
     let mut kept: Vec<String> = Vec::new();
     for tag in tags {
         let tag = tag.trim().to_lowercase();
-        if tag.chars().count() > LONGEST {
-            return Err(Error::failed(format!("a tag has at most {LONGEST} characters; shorten `{tag:.20}…`")));
+        if tag.chars().count() > MAX_TAG_CHARS {
+            return Err(Error::failed(format!("a tag has at most {MAX_TAG_CHARS} characters; shorten `{tag:.20}…`")));
         }
-        if !tag.is_empty() && kept.len() < MOST && !kept.contains(&tag) {
+        if !tag.is_empty() && kept.len() < MAX_TAGS && !kept.contains(&tag) {
             kept.push(tag);
         }
     }
@@ -24,11 +24,11 @@ pub fn in_order(tags: &[String]) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::in_order;
+    use super::normalize_tags;
 
     fn told(tags: &[&str]) -> String {
         let tags: Vec<String> = tags.iter().map(|&it| it.to_owned()).collect();
-        in_order(&tags).map_or_else(|error| error.to_string(), |tags| tags.join("|"))
+        normalize_tags(&tags).map_or_else(|error| error.to_string(), |tags| tags.join("|"))
     }
 
     #[test]
@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn are_sixteen_at_most_and_counted_in_characters() {
         let many: Vec<String> = (0..20).map(|n| n.to_string()).collect();
-        assert_eq!(in_order(&many).unwrap().len(), 16);
+        assert_eq!(normalize_tags(&many).unwrap().len(), 16);
         assert_eq!(told(&[&"é".repeat(64)]), "é".repeat(64));
         assert!(told(&[&"x".repeat(65)]).starts_with("a tag has at most 64 characters"));
     }

@@ -1,18 +1,18 @@
 //! `attachment_save`: a file that the user sent along, into the workspace.
 
 use helve_contract::{
-    AccessRequest, Call, Effects, Error, FileFault, Port, PortSet, Reply, Result, Tool, ports::Expect, schemars,
+    AccessRequest, Call, Effects, Error, FileErrorKind, Port, PortSet, Reply, Result, Tool, ports::Expect, schemars,
     schemars::JsonSchema, serde_json::json,
 };
 use serde::Deserialize;
 
 /// The largest file that is saved.
-const LIMIT: u64 = 50 << 20;
+const MAX_ATTACHMENT_BYTES: u64 = 50 << 20;
 
 /// Saves a file that the user sent with this turn.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AttachmentSave {
+pub struct AttachmentSaveTool {
     /// Which, counted from 0.
     pub index: usize,
     /// Where to.
@@ -24,7 +24,7 @@ pub struct AttachmentSave {
 
 /// A file that was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saved {
+pub struct AttachmentSaveOutput {
     /// Where it is.
     pub path: String,
     /// Its type.
@@ -35,40 +35,40 @@ pub struct Saved {
     pub index: usize,
 }
 
-impl Tool for AttachmentSave {
+impl Tool for AttachmentSaveTool {
     const NAME: &'static str = "attachment_save";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::Attachments]);
-    type Output = Saved;
+    type Output = AttachmentSaveOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         Some(AccessRequest::writes([&self.path]))
     }
 
-    async fn run(self, call: &Call) -> Result<Saved> {
-        let path = call.writable(&self.path)?;
+    async fn run(self, call: &Call) -> Result<AttachmentSaveOutput> {
+        let path = call.check_write(&self.path)?;
         let Some(file) = call.attachment(self.index).await? else {
             return Err(self.missing(call).await?);
         };
         let size = file.bytes.len() as u64;
-        if size > LIMIT {
-            return Err(Error::file(&path, FileFault::TooLarge { bytes: size, limit: LIMIT }));
+        if size > MAX_ATTACHMENT_BYTES {
+            return Err(Error::file(&path, FileErrorKind::TooLarge { bytes: size, limit: MAX_ATTACHMENT_BYTES }));
         }
         let expect = if self.overwrite { Expect::Anything } else { Expect::Absent };
         match call.host().write(&path, &file.bytes, expect).await {
             Ok(_) => {}
-            Err(Error::File { fault: FileFault::Exists, .. }) => {
+            Err(Error::File { fault: FileErrorKind::Exists, .. }) => {
                 return Err(Error::failed(format!(
                     "{path} already exists and was left as it is; choose another `path`, or set `overwrite` to true"
                 )));
             }
             Err(other) => return Err(other),
         }
-        Ok(Saved { path: path.to_string(), mime: file.mime, bytes: file.bytes.len(), index: self.index })
+        Ok(AttachmentSaveOutput { path: path.to_string(), mime: file.mime, bytes: file.bytes.len(), index: self.index })
     }
 }
 
-impl AttachmentSave {
+impl AttachmentSaveTool {
     /// Says how many there are.
     async fn missing(&self, call: &Call) -> Result<Error> {
         Ok(Error::failed(match call.count_attachments().await? {
@@ -81,8 +81,8 @@ impl AttachmentSave {
     }
 }
 
-impl From<Saved> for Reply {
-    fn from(saved: Saved) -> Self {
+impl From<AttachmentSaveOutput> for Reply {
+    fn from(saved: AttachmentSaveOutput) -> Self {
         Self::json(json!({
             "saved": true,
             "path": saved.path,

@@ -1,14 +1,14 @@
 //! `message`: words to somebody outside.
 
 use helve_contract::{
-    Call, Effects, Port, PortSet, Reply, Result, Tool, ports::Address, schemars, schemars::JsonSchema,
+    Call, Effects, Port, PortSet, Reply, Result, Tool, ports::ChannelAddress, schemars, schemars::JsonSchema,
 };
 use serde::Deserialize;
 
 /// Sends a message to somebody outside, over a channel that the operator set up.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Message {
+pub struct MessageTool {
     /// Who, as channel:address, such as signal:+15551234567.
     pub to: String,
     /// What.
@@ -17,26 +17,26 @@ pub struct Message {
 
 /// Where a message went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct MessageOutput {
     /// Who it was for.
     pub to: String,
 }
 
-impl Tool for Message {
+impl Tool for MessageTool {
     const NAME: &'static str = "message";
-    const EFFECTS: Effects = Effects::NETWORK.and(Effects::SENDS);
+    const EFFECTS: Effects = Effects::NETWORK.union(Effects::SENDS);
     const NEEDS: PortSet = PortSet::of(&[Port::Channels]);
-    type Output = Sent;
+    type Output = MessageOutput;
 
-    async fn run(self, call: &Call) -> Result<Sent> {
-        let to = Address::parse(&self.to)?;
+    async fn run(self, call: &Call) -> Result<MessageOutput> {
+        let to = ChannelAddress::parse(&self.to)?;
         call.channels().send(call, &to, &self.content).await?;
-        Ok(Sent { to: format!("{}:{}", to.channel, to.address) })
+        Ok(MessageOutput { to: format!("{}:{}", to.channel, to.address) })
     }
 }
 
-impl From<Sent> for Reply {
-    fn from(sent: Sent) -> Self {
+impl From<MessageOutput> for Reply {
+    fn from(sent: MessageOutput) -> Self {
         format!("sent to {}", sent.to).into()
     }
 }

@@ -4,6 +4,6 @@ mod attachment_save;
 mod message;
 mod send_media;
 
-pub use attachment_save::{AttachmentSave, Saved};
-pub use message::{Message, Sent};
-pub use send_media::{MediaSent, MediaType, SendMedia};
+pub use attachment_save::{AttachmentSaveOutput, AttachmentSaveTool};
+pub use message::{MessageOutput, MessageTool};
+pub use send_media::{MediaType, SendMediaOutput, SendMediaTool};

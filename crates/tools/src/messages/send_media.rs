@@ -1,23 +1,23 @@
 //! `send_media`: a file of the workspace to the user.
 
 use helve_contract::{
-    AccessRequest, Call, Effects, Error, FileFault, Media, Port, PortSet, Reply, Result, Tool,
-    ports::{Outgoing, Span},
+    AccessRequest, Call, Effects, Error, FileErrorKind, Media, Port, PortSet, Reply, Result, Tool,
+    ports::{OutgoingFile, Span},
     schemars,
     schemars::JsonSchema,
     sniff_mime,
 };
 use serde::Deserialize;
 
-use crate::fs::explain;
+use crate::fs::with_suggestions;
 
 /// The largest file that is read for sending. A channel may take less.
-const LIMIT: u64 = 50 << 20;
+const MAX_MEDIA_BYTES: u64 = 50 << 20;
 
 /// Sends a file of the workspace to the user, over the channel that they write from.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SendMedia {
+pub struct SendMediaTool {
     /// The file.
     pub path: String,
     /// What it is to be shown as.
@@ -68,7 +68,7 @@ impl MediaType {
 
 /// What was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MediaSent {
+pub struct SendMediaOutput {
     /// The file, as the model knows it.
     pub path: String,
     /// How it was shown.
@@ -79,27 +79,27 @@ pub struct MediaSent {
     pub bytes: usize,
 }
 
-impl Tool for SendMedia {
+impl Tool for SendMediaTool {
     const NAME: &'static str = "send_media";
-    const EFFECTS: Effects = Effects::READS.and(Effects::NETWORK).and(Effects::SENDS);
+    const EFFECTS: Effects = Effects::READS.union(Effects::NETWORK).union(Effects::SENDS);
     const NEEDS: PortSet = PortSet::of(&[Port::HomeChannel]);
-    type Output = MediaSent;
+    type Output = SendMediaOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         Some(AccessRequest::reads([&self.path]))
     }
 
-    async fn run(self, call: &Call) -> Result<MediaSent> {
-        let path = call.readable(&self.path)?;
+    async fn run(self, call: &Call) -> Result<SendMediaOutput> {
+        let path = call.check_read(&self.path)?;
         if path.is_in_vault() {
             return Err(Error::denied(format!("{path} is in the vault, and what is there is not sent to anybody")));
         }
-        let file = match call.host().read(&path, Span::first(LIMIT)).await {
+        let file = match call.host().read(&path, Span::first(MAX_MEDIA_BYTES)).await {
             Ok(file) => file,
-            Err(error) => return Err(explain(call, &path, error).await),
+            Err(error) => return Err(with_suggestions(call, &path, error).await),
         };
-        if file.size > LIMIT {
-            return Err(Error::file(&path, FileFault::TooLarge { bytes: file.size, limit: LIMIT }));
+        if file.size > MAX_MEDIA_BYTES {
+            return Err(Error::file(&path, FileErrorKind::TooLarge { bytes: file.size, limit: MAX_MEDIA_BYTES }));
         }
         if file.bytes.is_empty() {
             return Err(Error::failed(format!("{path} is empty; there is nothing to send")));
@@ -115,14 +115,14 @@ impl Tool for SendMedia {
         }
         let media = Media { mime: mime.clone(), bytes: file.bytes };
         let caption = self.caption.filter(|it| !it.trim().is_empty());
-        let file = Outgoing { name, kind: kind.name().to_owned(), media, caption };
+        let file = OutgoingFile { name, kind: kind.name().to_owned(), media, caption };
         call.channels().send_media(call, None, &file).await?;
-        Ok(MediaSent { path: path.to_string(), media_type: kind, mime, bytes })
+        Ok(SendMediaOutput { path: path.to_string(), media_type: kind, mime, bytes })
     }
 }
 
-impl From<MediaSent> for Reply {
-    fn from(sent: MediaSent) -> Self {
+impl From<SendMediaOutput> for Reply {
+    fn from(sent: SendMediaOutput) -> Self {
         format!("sent {} as {} ({}, {} bytes)", sent.path, sent.media_type.name(), sent.mime, sent.bytes).into()
     }
 }

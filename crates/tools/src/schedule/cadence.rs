@@ -3,19 +3,19 @@
 use helve_contract::{
     Error, Result,
     jiff::{SignedDuration, Timestamp, Zoned, civil::DateTime, tz::TimeZone},
-    ports::{Cadence, Scheduling},
+    ports::{Cadence, ScheduleRules},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cron::Cron;
+use super::cron::CronExpression;
 
 /// The farthest that a schedule may reach.
-const FARTHEST: SignedDuration = SignedDuration::from_hours(50 * 366 * 24);
+const MAX_HORIZON: SignedDuration = SignedDuration::from_hours(50 * 366 * 24);
 /// The longest interval, in seconds: ten years.
-const LONGEST: u64 = 10 * 366 * 24 * 3600;
+const MAX_INTERVAL_SECS: u64 = 10 * 366 * 24 * 3600;
 /// How many gaps between firings are compared with the least interval.
-const GAPS: usize = 16;
+const CHECKED_GAPS: usize = 16;
 
 /// The kind of a cadence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub enum CadenceType {
 
 impl CadenceType {
     /// Its word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Cron => "cron",
             Self::Once => "once",
@@ -41,17 +41,17 @@ impl CadenceType {
 }
 
 /// Reads a cadence. Whether it may be used is for [`first`] to say.
-pub fn read(kind: CadenceType, value: &str, timezone: Option<&str>, rules: &Scheduling) -> Result<Cadence> {
+pub fn parse(kind: CadenceType, value: &str, timezone: Option<&str>, rules: &ScheduleRules) -> Result<Cadence> {
     let value = value.trim();
     let (name, tz) = zone(timezone.unwrap_or(&rules.timezone))?;
     Ok(match kind {
         CadenceType::Cron => {
-            Cron::parse(value)?;
+            CronExpression::parse(value)?;
             Cadence::Cron { expression: value.to_owned(), timezone: name }
         }
-        CadenceType::Once => Cadence::Once { at: moment(value, &tz)? },
+        CadenceType::Once => Cadence::Once { at: parse_time(value, &tz)? },
         CadenceType::Interval => match value.parse() {
-            Ok(every_secs @ 1..=LONGEST) => Cadence::Interval { every_secs },
+            Ok(every_secs @ 1..=MAX_INTERVAL_SECS) => Cadence::Interval { every_secs },
             _ => {
                 return Err(Error::failed(format!(
                     "`{value}` is not an interval; write whole seconds, as in 3600 for an hour"
@@ -62,7 +62,7 @@ pub fn read(kind: CadenceType, value: &str, timezone: Option<&str>, rules: &Sche
 }
 
 /// A point in time: with its offset, or as local time of the zone.
-fn moment(value: &str, tz: &TimeZone) -> Result<Timestamp> {
+fn parse_time(value: &str, tz: &TimeZone) -> Result<Timestamp> {
     if let Ok(time) = value.parse::<Timestamp>() {
         return Ok(time);
     }
@@ -93,15 +93,15 @@ pub fn zone(name: &str) -> Result<(String, TimeZone)> {
 }
 
 /// The first time that a new cadence runs, or why it may not be used.
-pub fn first(cadence: &Cadence, rules: &Scheduling, now: Timestamp) -> Result<Timestamp> {
-    let least = SignedDuration::try_from(rules.min_interval).unwrap_or(FARTHEST);
+pub fn first_run(cadence: &Cadence, rules: &ScheduleRules, now: Timestamp) -> Result<Timestamp> {
+    let least = SignedDuration::try_from(rules.min_interval).unwrap_or(MAX_HORIZON);
     let never = || Error::failed("this never comes; choose a day that exists");
-    let time = next(cadence, now, now);
+    let time = next_run(cadence, now, now);
     match cadence {
         Cadence::Once { at } if time.is_none() => {
             return Err(Error::failed(format!(
                 "{at} is in the past; it is now {}. Choose a time in the future",
-                brief(now)
+                truncate_to_seconds(now)
             )));
         }
         Cadence::Interval { every_secs } if i64::try_from(*every_secs).is_ok_and(|it| it < least.as_secs()) => {
@@ -112,8 +112,8 @@ pub fn first(cadence: &Cadence, rules: &Scheduling, now: Timestamp) -> Result<Ti
         }
         Cadence::Cron { .. } => {
             let mut last = time.ok_or_else(never)?;
-            for _ in 0..GAPS {
-                let Some(after) = next(cadence, last, last) else { break };
+            for _ in 0..CHECKED_GAPS {
+                let Some(after) = next_run(cadence, last, last) else { break };
                 if after.duration_since(last) < least {
                     return Err(Error::failed(format!(
                         "this runs again after {} seconds; the least interval is {} seconds",
@@ -127,19 +127,19 @@ pub fn first(cadence: &Cadence, rules: &Scheduling, now: Timestamp) -> Result<Ti
         _ => {}
     }
     let time = time.ok_or_else(never)?;
-    if time.duration_since(now) > FARTHEST {
+    if time.duration_since(now) > MAX_HORIZON {
         return Err(Error::failed("this is more than fifty years away; choose a nearer time"));
     }
     Ok(time)
 }
 
 /// The first time after `now`. An interval goes on in the steps that it began with at `anchor`, one of its times.
-pub fn next(cadence: &Cadence, anchor: Timestamp, now: Timestamp) -> Option<Timestamp> {
+pub fn next_run(cadence: &Cadence, anchor: Timestamp, now: Timestamp) -> Option<Timestamp> {
     match cadence {
         Cadence::Once { at } => Some(*at).filter(|at| *at > now),
         Cadence::Cron { expression, timezone } => {
             let (_, zone) = zone(timezone).ok()?;
-            Cron::parse(expression).ok()?.after(now, &zone)
+            CronExpression::parse(expression).ok()?.next_after(now, &zone)
         }
         Cadence::Interval { every_secs } => {
             let every = i64::try_from(*every_secs).ok().filter(|it| *it > 0)?;
@@ -154,12 +154,12 @@ pub fn next(cadence: &Cadence, anchor: Timestamp, now: Timestamp) -> Option<Time
 }
 
 /// A time without parts of a second.
-pub fn brief(time: Timestamp) -> Timestamp {
+pub fn truncate_to_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// A time in the zone of a cadence by cron, with its offset.
-pub fn local(cadence: &Cadence, time: Timestamp) -> Option<String> {
+pub fn local_time(cadence: &Cadence, time: Timestamp) -> Option<String> {
     let Cadence::Cron { timezone, .. } = cadence else { return None };
     let (_, zone) = zone(timezone).ok()?;
     Some(time.to_zoned(zone).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
@@ -174,8 +174,8 @@ mod tests {
     }
 
     fn said(kind: CadenceType, value: &str, timezone: Option<&str>) -> String {
-        let rules = Scheduling::default();
-        match read(kind, value, timezone, &rules).and_then(|it| first(&it, &rules, now())) {
+        let rules = ScheduleRules::default();
+        match parse(kind, value, timezone, &rules).and_then(|it| first_run(&it, &rules, now())) {
             Ok(time) => time.to_string(),
             Err(error) => error.to_string(),
         }
@@ -218,10 +218,10 @@ mod tests {
 
     #[test]
     fn the_least_interval_is_found_wherever_it_is() {
-        let rules = Scheduling { min_interval: std::time::Duration::from_secs(600), ..Scheduling::default() };
-        let cadence = read(CadenceType::Cron, "0,59 * * * *", None, &rules).unwrap();
+        let rules = ScheduleRules { min_interval: std::time::Duration::from_secs(600), ..ScheduleRules::default() };
+        let cadence = parse(CadenceType::Cron, "0,59 * * * *", None, &rules).unwrap();
         assert_eq!(
-            first(&cadence, &rules, now()).unwrap_err().to_string(),
+            first_run(&cadence, &rules, now()).unwrap_err().to_string(),
             "this runs again after 60 seconds; the least interval is 600 seconds"
         );
     }
@@ -230,8 +230,8 @@ mod tests {
     fn an_interval_keeps_its_steps() {
         let cadence = Cadence::Interval { every_secs: 600 };
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        assert_eq!(next(&cadence, now(), now()), Some(at("2026-01-05T09:10:00Z")));
-        assert_eq!(next(&cadence, now(), at("2026-01-05T10:07:30Z")), Some(at("2026-01-05T10:10:00Z")));
-        assert_eq!(next(&cadence, now(), at("2025-01-05T10:07:30Z")), Some(at("2025-01-05T10:17:30Z")));
+        assert_eq!(next_run(&cadence, now(), now()), Some(at("2026-01-05T09:10:00Z")));
+        assert_eq!(next_run(&cadence, now(), at("2026-01-05T10:07:30Z")), Some(at("2026-01-05T10:10:00Z")));
+        assert_eq!(next_run(&cadence, now(), at("2025-01-05T10:07:30Z")), Some(at("2025-01-05T10:17:30Z")));
     }
 }

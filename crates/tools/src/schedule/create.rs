@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Result, Tool, ids,
-    ports::{Cadence, Missed, Notification, Schedule, ScheduleStatus},
+    ports::{Cadence, MissedRunPolicy, Notification, Schedule, ScheduleStatus},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CadenceType, RUN_PREFIX, Shown, cadence};
+use super::{CadenceType, RUN_PREFIX, ScheduleOutput, cadence};
 
 /// Does a task later, or again and again. The answer has the id and the next time it runs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Create {
+pub struct ScheduleCreateTool {
     /// What to do, as a complete instruction: it runs without this conversation.
     pub goal: String,
     /// The kind of time.
@@ -31,30 +31,30 @@ pub struct Create {
     pub notification: Notification,
 }
 
-impl Tool for Create {
+impl Tool for ScheduleCreateTool {
     const NAME: &'static str = "schedule_create";
     const EFFECTS: Effects = Effects::WRITES;
     const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = Shown;
+    type Output = ScheduleOutput;
 
-    async fn run(self, call: &Call) -> Result<Shown> {
-        let goal = super::goal(&self.goal)?;
-        let name = super::name(self.name.as_deref().unwrap_or_default())?;
-        let rules = &call.session.scheduling;
-        let cadence = cadence::read(self.cadence_type, &self.cadence_value, self.timezone.as_deref(), rules)?;
-        let schedule = Schedule { name, notification: self.notification, ..made(call, goal, cadence).await? };
-        super::room_for_one(call).await?;
+    async fn run(self, call: &Call) -> Result<ScheduleOutput> {
+        let goal = super::check_goal(&self.goal)?;
+        let name = super::check_name(self.name.as_deref().unwrap_or_default())?;
+        let rules = &call.session.schedule_rules;
+        let cadence = cadence::parse(self.cadence_type, &self.cadence_value, self.timezone.as_deref(), rules)?;
+        let schedule = Schedule { name, notification: self.notification, ..new_schedule(call, goal, cadence).await? };
+        super::check_quota(call).await?;
         let schedule = call.store().add_schedule(&schedule).await?;
-        Ok(Shown { note: super::undriven(call), schedule })
+        Ok(ScheduleOutput { note: super::undriven(call), schedule })
     }
 }
 
 /// A new schedule of the caller, with a conversation of its own.
-pub(super) async fn made(call: &Call, goal: String, cadence: Cadence) -> Result<Schedule> {
+pub(super) async fn new_schedule(call: &Call, goal: String, cadence: Cadence) -> Result<Schedule> {
     let (session, now) = (&call.session, call.now());
-    let next = cadence::first(&cadence, &session.scheduling, now)?;
-    let soonest = session.scheduling.min_interval;
+    let next = cadence::first_run(&cadence, &session.schedule_rules, now)?;
+    let soonest = session.schedule_rules.min_interval;
     // A scheduled task that plans itself anew, each time a moment later, would never end.
     if session.name().starts_with(RUN_PREFIX) && next.duration_since(now).unsigned_abs() < soonest {
         return Err(Error::failed(format!(
@@ -69,7 +69,7 @@ pub(super) async fn made(call: &Call, goal: String, cadence: Cadence) -> Result<
     };
     let (origin, channel) = match running {
         Some(running) => (running.origin, running.channel),
-        None => (Some(session.id.clone()), session.scheduling.channel.clone()),
+        None => (Some(session.id.clone()), session.schedule_rules.channel.clone()),
     };
     Ok(Schedule {
         id: ids::new_id(),
@@ -84,8 +84,8 @@ pub(super) async fn made(call: &Call, goal: String, cadence: Cadence) -> Result<
         origin,
         channel,
         workspace: session.workspace.roots().first().map(|root| root.dir.display().to_string()),
-        dialect: session.scheduling.dialect.clone(),
-        missed: Missed::Once,
+        dialect: session.schedule_rules.dialect.clone(),
+        missed: MissedRunPolicy::Once,
         created: now,
         updated: now,
         last_run: None,
@@ -98,13 +98,13 @@ pub(super) async fn made(call: &Call, goal: String, cadence: Cadence) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::testing::{Desk, NOW};
+    use crate::schedule::testing::{NOW, ScheduleFixture};
 
     #[tokio::test]
     async fn tells_the_id_and_the_next_time() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         let reply = desk
-            .ask::<Create>(
+            .call::<ScheduleCreateTool>(
                 r#"{"goal": " Sum up the news. ", "cadence_type": "cron", "cadence_value": "30 9 * * mon-fri",
                     "timezone": "Europe/Berlin", "name": "news"}"#,
             )
@@ -120,45 +120,46 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_that_runs_no_schedules_says_so() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         let one = r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#;
-        assert_eq!(desk.ask::<Create>(one).await.data.unwrap().get("note"), None);
-        let note = desk.undriven().ask::<Create>(one).await.data.unwrap()["note"].as_str().unwrap().to_owned();
+        assert_eq!(desk.call::<ScheduleCreateTool>(one).await.data.unwrap().get("note"), None);
+        let note =
+            desk.undriven().call::<ScheduleCreateTool>(one).await.data.unwrap()["note"].as_str().unwrap().to_owned();
         assert!(note.contains("runs no schedules") && note.contains("`helve schedule drive`"), "{note}");
         let cron = r#"{"action": "add", "schedule": "0 9 * * *", "prompt": "p"}"#;
-        let data = desk.undriven().ask::<crate::schedule::Crontab>(cron).await.data.unwrap();
+        let data = desk.undriven().call::<crate::schedule::CronTool>(cron).await.data.unwrap();
         assert_eq!(data["note"], note);
     }
 
     #[tokio::test]
     async fn a_schedule_knows_where_it_came_from_and_so_do_those_that_its_runs_make() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         let one = r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#;
-        let id = desk.ask::<Create>(one).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned();
+        let id = desk.call::<ScheduleCreateTool>(one).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned();
         let origin = async |id: &str| desk.schedule(id).await.origin;
         assert_eq!(origin(&id).await.as_deref(), Some("session-1"));
         let run = desk.in_session(&format!("{RUN_PREFIX}{id}"));
-        let made = run.ask::<Create>(one).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned();
+        let made = run.call::<ScheduleCreateTool>(one).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned();
         assert_eq!(origin(&made).await.as_deref(), Some("session-1"));
         let soon = r#"{"goal": "g", "cadence_type": "once", "cadence_value": "2026-01-05T09:00:30Z"}"#;
         assert_eq!(
-            run.ask::<Create>(soon).await.text,
+            run.call::<ScheduleCreateTool>(soon).await.text,
             "a task that a schedule runs can make schedules that are due in 60 s or later; choose a later time"
         );
-        assert!(!desk.ask::<Create>(soon).await.is_error);
+        assert!(!desk.call::<ScheduleCreateTool>(soon).await.is_error);
     }
 
     #[tokio::test]
     async fn fifty_are_enough() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         let one = r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#;
         for _ in 0..50 {
-            assert!(!desk.ask::<Create>(one).await.is_error);
+            assert!(!desk.call::<ScheduleCreateTool>(one).await.is_error);
         }
         assert_eq!(
-            desk.ask::<Create>(one).await.text,
+            desk.call::<ScheduleCreateTool>(one).await.text,
             "there are 50 schedules already, and 50 is the most; delete one first"
         );
-        assert!(!desk.of("somebody else").ask::<Create>(one).await.is_error);
+        assert!(!desk.of("somebody else").call::<ScheduleCreateTool>(one).await.is_error);
     }
 }

@@ -15,12 +15,12 @@ use helve_contract::{
 };
 
 /// How far ahead a firing is looked for. The 29th of February can be eight years away, a fifth Monday in it forty.
-const YEARS: i16 = 50;
+const MAX_YEARS: i16 = 50;
 const HINT: &str = "write five fields, minute hour day-of-month month day-of-week, as in `30 9 * * mon-fri`";
 
 /// A cron expression that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cron {
+pub struct CronExpression {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -33,32 +33,32 @@ pub struct Cron {
     /// The first to fifth such weekday of a month.
     nth: [u64; 5],
     /// Whether either kind of day is enough.
-    either: bool,
+    day_or_weekday: bool,
     /// Whether it runs by the time that passes, and not at fixed times of the day.
-    flows: bool,
+    is_interval: bool,
 }
 
 /// What a field may hold.
-struct Field {
+struct CronField {
     name: &'static str,
     low: u8,
     high: u8,
     names: &'static [&'static str],
 }
 
-const MINUTE: Field = Field { name: "minute", low: 0, high: 59, names: &[] };
-const HOUR: Field = Field { name: "hour", low: 0, high: 23, names: &[] };
-const DAY: Field = Field { name: "day of the month", low: 1, high: 31, names: &[] };
-const MONTH: Field = Field {
+const MINUTE: CronField = CronField { name: "minute", low: 0, high: 59, names: &[] };
+const HOUR: CronField = CronField { name: "hour", low: 0, high: 23, names: &[] };
+const DAY: CronField = CronField { name: "day of the month", low: 1, high: 31, names: &[] };
+const MONTH: CronField = CronField {
     name: "month",
     low: 1,
     high: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
-const WEEKDAY: Field =
-    Field { name: "day of the week", low: 0, high: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+const WEEKDAY: CronField =
+    CronField { name: "day of the week", low: 0, high: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
-impl Cron {
+impl CronExpression {
     /// Reads an expression.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: &str| Err(Error::failed(format!("`{text}` is not a cron expression: {why}; {HINT}")));
@@ -91,8 +91,8 @@ impl Cron {
             last_day: false,
             last: 0,
             nth: [0; 5],
-            either: !day.starts_with(['*', '?']) && !weekday.starts_with(['*', '?']),
-            flows: minute.starts_with('*') || hour.starts_with('*'),
+            day_or_weekday: !day.starts_with(['*', '?']) && !weekday.starts_with(['*', '?']),
+            is_interval: minute.starts_with('*') || hour.starts_with('*'),
         };
         let read = cron.read(minute, hour, day, month, weekday);
         read.map_or_else(|why| wrong(&why), |()| Ok(cron))
@@ -115,34 +115,34 @@ impl Cron {
             } else if let Some((which, number)) = item.split_once('#') {
                 let number = number.parse::<usize>().ok().filter(|it| (1..=5).contains(it));
                 let Some(number) = number else { return Err(format!("in `{item}`, 1 to 5 comes after #")) };
-                self.nth[number - 1] |= folded(1 << WEEKDAY.value(which)?);
+                self.nth[number - 1] |= fold_sunday(1 << WEEKDAY.value(which)?);
             } else if let Some(which) = item.strip_suffix('l').filter(|it| !it.is_empty()) {
-                self.last |= folded(1 << WEEKDAY.value(which)?);
+                self.last |= fold_sunday(1 << WEEKDAY.value(which)?);
             } else {
                 self.weekdays |= WEEKDAY.item(item)?;
             }
         }
-        self.weekdays = folded(self.weekdays);
+        self.weekdays = fold_sunday(self.weekdays);
         Ok(())
     }
 
     /// The first firing after a time, in a zone. `None`: there is none in the next fifty years.
-    pub fn after(&self, time: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        if self.flows { self.flowing(time, zone) } else { self.fixed(time, zone) }
+    pub fn next_after(&self, time: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        if self.is_interval { self.next_interval(time, zone) } else { self.next_fixed(time, zone) }
     }
 
     /// Fixed times of the day, each once.
-    fn fixed(&self, time: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    fn next_fixed(&self, time: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let start = zone.to_datetime(time);
         let mut date = start.date();
-        let horizon = date.year().checked_add(YEARS)?;
+        let horizon = date.year().checked_add(MAX_YEARS)?;
         // Where clocks went back a moment ago, times of the day before may still map to later moments; where they are
         // about to skip, the skipped ones come first. Both are in order if each day is looked at from its beginning.
         loop {
             date = self.day(date, horizon)?;
             for hour in bits(self.hours) {
                 for minute in bits(self.minutes) {
-                    let moment = moment(date.at(hour, minute, 0, 0), zone)?;
+                    let moment = resolve_local(date.at(hour, minute, 0, 0), zone)?;
                     if moment > time {
                         return Some(moment);
                     }
@@ -153,9 +153,9 @@ impl Cron {
     }
 
     /// Minute by minute of the time that passes, with long steps over what does not fit.
-    fn flowing(&self, time: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    fn next_interval(&self, time: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut at = Timestamp::from_second(time.as_second().div_euclid(60) * 60 + 60).ok()?;
-        let horizon = zone.to_datetime(at).date().year().checked_add(YEARS)?;
+        let horizon = zone.to_datetime(at).date().year().checked_add(MAX_YEARS)?;
         loop {
             let local = zone.to_datetime(at);
             let date = self.day(local.date(), horizon)?;
@@ -179,7 +179,7 @@ impl Cron {
         while date.year() <= horizon {
             if !has(self.months, date.month()) {
                 date = date.last_of_month().tomorrow().ok()?;
-            } else if self.fits(date) {
+            } else if self.matches_date(date) {
                 return Some(date);
             } else {
                 date = date.tomorrow().ok()?;
@@ -188,18 +188,18 @@ impl Cron {
         None
     }
 
-    fn fits(&self, date: Date) -> bool {
+    fn matches_date(&self, date: Date) -> bool {
         let by_month = has(self.days, date.day()) || (self.last_day && date.day() == date.days_in_month());
         let weekday = date.weekday().to_sunday_zero_offset();
         let week = usize::from((date.day() - 1).unsigned_abs() / 7);
         let by_week = has(self.weekdays, weekday)
             || has(self.nth[week], weekday)
             || (has(self.last, weekday) && date.day() + 7 > date.days_in_month());
-        if self.either { by_month || by_week } else { by_month && by_week }
+        if self.day_or_weekday { by_month || by_week } else { by_month && by_week }
     }
 }
 
-impl Field {
+impl CronField {
     fn set(&self, text: &str) -> Result<u64, String> {
         text.split(',').try_fold(0, |all, item| Ok(all | self.item(item)?))
     }
@@ -254,7 +254,7 @@ fn step_is_plain(item: &str) -> bool {
 }
 
 /// The seventh day is Sunday.
-fn folded(weekdays: u64) -> u64 {
+fn fold_sunday(weekdays: u64) -> u64 {
     (weekdays | weekdays >> 7) & 0x7f
 }
 
@@ -267,7 +267,7 @@ fn bits(set: u64) -> impl Iterator<Item = i8> {
 }
 
 /// When a local time is: the first of two, and the end of the gap for one that is skipped.
-fn moment(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+fn resolve_local(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let ambiguous = zone.to_ambiguous_timestamp(local);
     match ambiguous.offset() {
         AmbiguousOffset::Gap { .. } => {
@@ -285,11 +285,11 @@ mod tests {
     /// The next firings, in local time with the offset.
     fn next(expression: &str, zone: &str, from: &str, count: usize) -> String {
         let zone = TimeZone::get(zone).unwrap();
-        let cron = Cron::parse(expression).unwrap();
+        let cron = CronExpression::parse(expression).unwrap();
         let mut at: Timestamp = from.parse().unwrap();
         let mut all = Vec::new();
         for _ in 0..count {
-            at = cron.after(at, &zone).unwrap();
+            at = cron.next_after(at, &zone).unwrap();
             all.push(at.to_zoned(zone.clone()).strftime("%d %H:%M%z").to_string());
         }
         all.join(", ")
@@ -351,8 +351,8 @@ mod tests {
             ("@daily", "0 0 * * *"),
             ("0 9 ? * mon", "0 9 * * 1"),
         ] {
-            let (mut a, b) = (Cron::parse(a).unwrap(), Cron::parse(b).unwrap());
-            (a.flows, a.either) = (b.flows, b.either);
+            let (mut a, b) = (CronExpression::parse(a).unwrap(), CronExpression::parse(b).unwrap());
+            (a.is_interval, a.day_or_weekday) = (b.is_interval, b.day_or_weekday);
             assert_eq!(a, b);
         }
     }
@@ -372,7 +372,7 @@ mod tests {
             ("* * * * 1#6", "in `1#6`, 1 to 5 comes after #"),
             ("@reboot", "the words are @hourly, @daily, @weekly, @monthly and @yearly"),
         ] {
-            let said = Cron::parse(text).unwrap_err().to_string();
+            let said = CronExpression::parse(text).unwrap_err().to_string();
             assert_eq!(said, format!("`{text}` is not a cron expression: {why}; {HINT}"));
         }
     }
@@ -381,9 +381,11 @@ mod tests {
     fn a_day_that_never_comes_is_found_out() {
         let from = "2026-01-01T00:00:00Z".parse().unwrap();
         for never in ["0 0 30 2 *", "0 0 31 4,6 *", "* * 31 2 *"] {
-            assert_eq!(Cron::parse(never).unwrap().after(from, &TimeZone::UTC), None, "{never}");
+            assert_eq!(CronExpression::parse(never).unwrap().next_after(from, &TimeZone::UTC), None, "{never}");
         }
-        let leap = Cron::parse("0 0 29 2 *").unwrap().after("2096-03-01T00:00:00Z".parse().unwrap(), &TimeZone::UTC);
+        let leap = CronExpression::parse("0 0 29 2 *")
+            .unwrap()
+            .next_after("2096-03-01T00:00:00Z".parse().unwrap(), &TimeZone::UTC);
         assert_eq!(leap.unwrap().to_string(), "2104-02-29T00:00:00Z");
     }
 }

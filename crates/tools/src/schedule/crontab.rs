@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
-    ports::{Cadence, Schedule, WhichSchedules},
+    ports::{Cadence, Schedule, ScheduleFilter},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,9 +14,9 @@ use super::{CadenceType, cadence, create};
 
 /// Lists, adds or removes jobs. When a job is due, its prompt comes to this conversation as a message.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Crontab {
+pub struct CronTool {
     /// What to do.
-    pub action: Action,
+    pub action: CronAction,
     /// A cron expression, to add.
     #[serde(default)]
     pub schedule: Option<String>,
@@ -31,7 +31,7 @@ pub struct Crontab {
 /// What to do with jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Action {
+pub enum CronAction {
     /// Show all.
     List,
     /// Make one.
@@ -42,7 +42,7 @@ pub enum Action {
 
 /// What became of it.
 #[derive(Clone, Debug)]
-pub enum CrontabOut {
+pub enum CronOutput {
     /// The jobs there are.
     Jobs(Vec<Schedule>),
     /// A new one.
@@ -61,66 +61,69 @@ pub enum CrontabOut {
     },
 }
 
-impl Tool for Crontab {
+impl Tool for CronTool {
     const NAME: &'static str = "cron";
     const EFFECTS: Effects = Effects::WRITES;
     const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = CrontabOut;
+    type Output = CronOutput;
 
-    async fn run(self, call: &Call) -> Result<CrontabOut> {
+    async fn run(self, call: &Call) -> Result<CronOutput> {
         match self.action {
-            Action::List => list(call).await,
-            Action::Add => {
-                let expression = given(self.schedule, "schedule", "an expression such as `0 9 * * mon-fri`")?;
-                let prompt = given(self.prompt, "prompt", "the message to send when it is due")?;
+            CronAction::List => list(call).await,
+            CronAction::Add => {
+                let expression = require(self.schedule, "schedule", "an expression such as `0 9 * * mon-fri`")?;
+                let prompt = require(self.prompt, "prompt", "the message to send when it is due")?;
                 add(call, &expression, &prompt).await
             }
-            Action::Remove => {
-                let id = given(self.id, "id", "as the list shows it")?;
+            CronAction::Remove => {
+                let id = require(self.id, "id", "as the list shows it")?;
                 let user = super::user(call)?;
                 let own = call.store().schedule(&id).await?.is_some_and(|it| it.user == user);
                 let there = own && call.store().remove_schedule(&id).await?;
-                Ok(CrontabOut::Removed { id, there })
+                Ok(CronOutput::Removed { id, there })
             }
         }
     }
 }
 
-fn given(value: Option<String>, name: &str, wanted: &str) -> Result<String> {
-    value.filter(|it| !it.trim().is_empty()).ok_or_else(|| Error::argument(name, format!("needed here: {wanted}")))
+fn require(value: Option<String>, name: &str, wanted: &str) -> Result<String> {
+    value
+        .filter(|it| !it.trim().is_empty())
+        .ok_or_else(|| Error::invalid_argument(name, format!("needed here: {wanted}")))
 }
 
-async fn list(call: &Call) -> Result<CrontabOut> {
-    let which = WhichSchedules {
+async fn list(call: &Call) -> Result<CronOutput> {
+    let which = ScheduleFilter {
         user: Some(super::user(call)?.to_owned()),
         cadence: Some("cron".into()),
-        most: call.session.scheduling.most.max(50),
-        ..WhichSchedules::default()
+        limit: call.session.schedule_rules.max_per_user.max(50),
+        ..ScheduleFilter::default()
     };
     let (mut jobs, _) = call.store().schedules(&which).await?;
     jobs.reverse();
-    Ok(CrontabOut::Jobs(jobs))
+    Ok(CronOutput::Jobs(jobs))
 }
 
-async fn add(call: &Call, expression: &str, prompt: &str) -> Result<CrontabOut> {
-    let goal = super::goal(prompt)?;
-    let cadence = cadence::read(CadenceType::Cron, expression, None, &call.session.scheduling)?;
-    let schedule = Schedule { session: Some(call.session.id.clone()), ..create::made(call, goal, cadence).await? };
-    super::room_for_one(call).await?;
+async fn add(call: &Call, expression: &str, prompt: &str) -> Result<CronOutput> {
+    let goal = super::check_goal(prompt)?;
+    let cadence = cadence::parse(CadenceType::Cron, expression, None, &call.session.schedule_rules)?;
+    let schedule =
+        Schedule { session: Some(call.session.id.clone()), ..create::new_schedule(call, goal, cadence).await? };
+    super::check_quota(call).await?;
     call.store().add_schedule(&schedule).await?;
-    Ok(CrontabOut::Added { id: schedule.id, note: super::undriven(call) })
+    Ok(CronOutput::Added { id: schedule.id, note: super::undriven(call) })
 }
 
-impl From<CrontabOut> for Reply {
-    fn from(out: CrontabOut) -> Self {
+impl From<CronOutput> for Reply {
+    fn from(out: CronOutput) -> Self {
         match out {
-            CrontabOut::Jobs(jobs) => Self::json(jobs.iter().map(job).collect()),
-            CrontabOut::Added { id, note: None } => Self::json(json!({ "id": id })),
-            CrontabOut::Added { id, note: Some(note) } => Self::json(json!({ "id": id, "note": note })),
-            CrontabOut::Removed { id, there: true } => Self { text: format!("removed {id}"), ..Self::default() },
-            CrontabOut::Removed { id, there: false } => {
-                Self { text: format!("there is no job {}", super::beginning(&id, 64)), ..Self::default() }
+            CronOutput::Jobs(jobs) => Self::json(jobs.iter().map(job).collect()),
+            CronOutput::Added { id, note: None } => Self::json(json!({ "id": id })),
+            CronOutput::Added { id, note: Some(note) } => Self::json(json!({ "id": id, "note": note })),
+            CronOutput::Removed { id, there: true } => Self { text: format!("removed {id}"), ..Self::default() },
+            CronOutput::Removed { id, there: false } => {
+                Self { text: format!("there is no job {}", super::truncate(&id, 64)), ..Self::default() }
             }
         }
     }
@@ -131,7 +134,7 @@ fn job(job: &Schedule) -> Value {
     json!({
         "id": job.id,
         "expression": expression,
-        "prompt": super::beginning(&job.goal, super::SHOWN_GOAL),
+        "prompt": super::truncate(&job.goal, super::GOAL_PREVIEW_CHARS),
         "next_run": job.next.map(super::time),
     })
 }
@@ -139,34 +142,37 @@ fn job(job: &Schedule) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::testing::Desk;
+    use crate::schedule::testing::ScheduleFixture;
 
     #[tokio::test]
     async fn a_job_comes_and_goes() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         let args = r#"{"action": "add", "schedule": "*/5 * * * *", "prompt": "look at the mail"}"#;
-        let id = desk.ask::<Crontab>(args).await.data.unwrap()["id"].as_str().unwrap().to_owned();
+        let id = desk.call::<CronTool>(args).await.data.unwrap()["id"].as_str().unwrap().to_owned();
         assert_eq!(
-            desk.ask::<Crontab>(r#"{"action": "list"}"#).await.text,
+            desk.call::<CronTool>(r#"{"action": "list"}"#).await.text,
             format!(
                 r#"[{{"id":"{id}","expression":"*/5 * * * *","prompt":"look at the mail","next_run":"2026-01-05T09:05:00Z"}}]"#
             )
         );
         let remove = format!(r#"{{"action": "remove", "id": "{id}"}}"#);
-        let foreign = desk.of("somebody else").ask::<Crontab>(&remove).await;
+        let foreign = desk.of("somebody else").call::<CronTool>(&remove).await;
         assert_eq!((foreign.is_error, foreign.text), (false, format!("there is no job {id}")));
-        assert_eq!(desk.ask::<Crontab>(&remove).await.text, format!("removed {id}"));
-        assert_eq!(desk.ask::<Crontab>(&remove).await.text, format!("there is no job {id}"));
-        assert_eq!(desk.ask::<Crontab>(r#"{"action": "list"}"#).await.text, "[]");
+        assert_eq!(desk.call::<CronTool>(&remove).await.text, format!("removed {id}"));
+        assert_eq!(desk.call::<CronTool>(&remove).await.text, format!("there is no job {id}"));
+        assert_eq!(desk.call::<CronTool>(r#"{"action": "list"}"#).await.text, "[]");
     }
 
     #[tokio::test]
     async fn says_what_is_missing() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         assert_eq!(
-            desk.ask::<Crontab>(r#"{"action": "add", "prompt": "x"}"#).await.text,
+            desk.call::<CronTool>(r#"{"action": "add", "prompt": "x"}"#).await.text,
             "schedule: needed here: an expression such as `0 9 * * mon-fri`"
         );
-        assert_eq!(desk.ask::<Crontab>(r#"{"action": "remove"}"#).await.text, "id: needed here: as the list shows it");
+        assert_eq!(
+            desk.call::<CronTool>(r#"{"action": "remove"}"#).await.text,
+            "id: needed here: as the list shows it"
+        );
     }
 }

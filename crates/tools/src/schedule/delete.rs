@@ -8,36 +8,36 @@ use serde::Deserialize;
 
 /// Removes a schedule and its history for good. To stop it for a while, pause it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Delete {
+pub struct ScheduleDeleteTool {
     /// Which schedule.
     pub id: String,
 }
 
 /// A schedule that is gone.
 #[derive(Clone, Debug)]
-pub struct Deleted {
+pub struct ScheduleDeleteOutput {
     /// Its id.
     pub id: String,
     /// Its name.
     pub name: Option<String>,
 }
 
-impl Tool for Delete {
+impl Tool for ScheduleDeleteTool {
     const NAME: &'static str = "schedule_delete";
-    const EFFECTS: Effects = Effects::WRITES.and(Effects::DESTROYS);
+    const EFFECTS: Effects = Effects::WRITES.union(Effects::DESTROYS);
     const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = Deleted;
+    type Output = ScheduleDeleteOutput;
 
-    async fn run(self, call: &Call) -> Result<Deleted> {
-        let schedule = super::own(call, &self.id).await?;
+    async fn run(self, call: &Call) -> Result<ScheduleDeleteOutput> {
+        let schedule = super::find_owned(call, &self.id).await?;
         call.store().remove_schedule(&schedule.id).await?;
-        Ok(Deleted { id: schedule.id, name: schedule.name })
+        Ok(ScheduleDeleteOutput { id: schedule.id, name: schedule.name })
     }
 }
 
-impl From<Deleted> for Reply {
-    fn from(Deleted { id, name }: Deleted) -> Self {
+impl From<ScheduleDeleteOutput> for Reply {
+    fn from(ScheduleDeleteOutput { id, name }: ScheduleDeleteOutput) -> Self {
         let name = name.map(|it| format!(" ({it})")).unwrap_or_default();
         Self { text: format!("deleted schedule {id}{name}"), ..Self::default() }
     }

@@ -5,19 +5,19 @@ use std::time::Duration;
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Result, Tool,
     jiff::Timestamp,
-    ports::{Cadence, Notification, Schedule, ScheduleStatus, Scheduling},
+    ports::{Cadence, Notification, Schedule, ScheduleRules, ScheduleStatus},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CadenceType, Shown, cadence};
+use super::{CadenceType, ScheduleOutput, cadence};
 
 /// How often a change is tried again when a run changes the schedule at the same moment.
-const TRIES: usize = 20;
+const MAX_RETRIES: usize = 20;
 
 /// Changes the given parts of a schedule. The answer is the schedule as it is now.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct Edit {
+pub struct ScheduleEditTool {
     /// Which schedule.
     pub id: String,
     /// A short name.
@@ -40,41 +40,41 @@ pub struct Edit {
     pub notification: Option<Notification>,
     /// Stop it, or go on with it.
     #[serde(default)]
-    pub status: Option<Switch>,
+    pub status: Option<ScheduleSwitch>,
 }
 
 /// Whether a schedule runs, as its owner decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Switch {
+pub enum ScheduleSwitch {
     /// It runs when due.
     Active,
     /// It does not.
     Paused,
 }
 
-impl Tool for Edit {
+impl Tool for ScheduleEditTool {
     const NAME: &'static str = "schedule_edit";
     const EFFECTS: Effects = Effects::WRITES;
     const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = Shown;
+    type Output = ScheduleOutput;
 
-    async fn run(self, call: &Call) -> Result<Shown> {
-        for _ in 0..TRIES {
-            let old = super::own(call, &self.id).await?;
-            let new = self.changed(&old, &call.session.scheduling, call.now())?;
-            if call.store().change_schedule(&new, old.updated).await? {
-                return Ok(Shown { schedule: super::own(call, &self.id).await?, note: None });
+    async fn run(self, call: &Call) -> Result<ScheduleOutput> {
+        for _ in 0..MAX_RETRIES {
+            let old = super::find_owned(call, &self.id).await?;
+            let new = self.apply(&old, &call.session.schedule_rules, call.now())?;
+            if call.store().update_schedule(&new, old.updated).await? {
+                return Ok(ScheduleOutput { schedule: super::find_owned(call, &self.id).await?, note: None });
             }
         }
         Err(Error::failed("the schedule changes all the time; try again in a moment"))
     }
 }
 
-impl Edit {
+impl ScheduleEditTool {
     /// The schedule with the changes.
-    fn changed(&self, old: &Schedule, rules: &Scheduling, now: Timestamp) -> Result<Schedule> {
+    fn apply(&self, old: &Schedule, rules: &ScheduleRules, now: Timestamp) -> Result<Schedule> {
         if self.is_empty() {
             return Err(Error::failed(
                 "nothing to change was given; give a name, a task, a time, a notification or a status",
@@ -82,10 +82,10 @@ impl Edit {
         }
         let mut new = Schedule { updated: now, ..old.clone() };
         if let Some(name) = &self.name {
-            new.name = super::name(name)?;
+            new.name = super::check_name(name)?;
         }
         if let Some(goal) = &self.goal {
-            new.goal = super::goal(goal)?;
+            new.goal = super::check_goal(goal)?;
         }
         new.notification = self.notification.unwrap_or(old.notification);
         let cadence = self.cadence(old, rules)?;
@@ -94,8 +94,8 @@ impl Edit {
             new.cadence = cadence;
         }
         new.status = match (self.status, old.status) {
-            (Some(Switch::Active), _) => ScheduleStatus::Active,
-            (Some(Switch::Paused), _) => ScheduleStatus::Paused,
+            (Some(ScheduleSwitch::Active), _) => ScheduleStatus::Active,
+            (Some(ScheduleSwitch::Paused), _) => ScheduleStatus::Paused,
             // A one-off with a new time is not over.
             (None, ScheduleStatus::Completed | ScheduleStatus::Failed) if timed => ScheduleStatus::Active,
             (None, status) => status,
@@ -106,7 +106,7 @@ impl Edit {
         }
         if timed || resumed {
             // A wrong time is refused also while it is paused.
-            let first = cadence::first(&new.cadence, rules, now)?;
+            let first = cadence::first_run(&new.cadence, rules, now)?;
             new.next = Some(first);
         }
         if new.status != ScheduleStatus::Active {
@@ -125,16 +125,16 @@ impl Edit {
             && self.status.is_none()
     }
 
-    fn cadence(&self, old: &Schedule, rules: &Scheduling) -> Result<Option<Cadence>> {
+    fn cadence(&self, old: &Schedule, rules: &ScheduleRules) -> Result<Option<Cadence>> {
         match (self.cadence_type, &self.cadence_value, &self.timezone, &old.cadence) {
             (None, None, None, _) => Ok(None),
             (Some(kind), Some(value), zone, old) => {
                 // A new expression without a zone stays in the zone of the old one.
                 let before = if let Cadence::Cron { timezone, .. } = old { Some(timezone.as_str()) } else { None };
-                cadence::read(kind, value, zone.as_deref().or(before), rules).map(Some)
+                cadence::parse(kind, value, zone.as_deref().or(before), rules).map(Some)
             }
             (None, None, Some(zone), Cadence::Cron { expression, .. }) => {
-                cadence::read(CadenceType::Cron, expression, Some(zone), rules).map(Some)
+                cadence::parse(CadenceType::Cron, expression, Some(zone), rules).map(Some)
             }
             (None, None, Some(_), _) => {
                 Err(Error::failed("only a schedule by cron has a time zone; give its kind and time with it"))
@@ -149,21 +149,21 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::schedule::{Create, testing::Desk};
+    use crate::schedule::{ScheduleCreateTool, testing::ScheduleFixture};
 
-    async fn edit(desk: &Desk, id: &str, more: &str) -> Result<Value, String> {
-        let reply = desk.ask::<Edit>(&format!(r#"{{"id": "{id}"{more}}}"#)).await;
+    async fn edit(desk: &ScheduleFixture, id: &str, more: &str) -> Result<Value, String> {
+        let reply = desk.call::<ScheduleEditTool>(&format!(r#"{{"id": "{id}"{more}}}"#)).await;
         if reply.is_error { Err(reply.text) } else { Ok(reply.data.unwrap_or_default()) }
     }
 
-    async fn made(desk: &Desk, kind: &str, value: &str) -> String {
+    async fn made(desk: &ScheduleFixture, kind: &str, value: &str) -> String {
         let args = format!(r#"{{"goal": "g", "cadence_type": "{kind}", "cadence_value": "{value}"}}"#);
-        desk.ask::<Create>(&args).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned()
+        desk.call::<ScheduleCreateTool>(&args).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned()
     }
 
     #[tokio::test]
     async fn pauses_and_goes_on() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         let id = made(&desk, "cron", "0 12 * * *").await;
         let data = edit(&desk, &id, r#", "status": "paused", "name": "noon""#).await.unwrap();
         assert_eq!((&data["status"], &data["next_run_at"]), (&"paused".into(), &Value::Null));
@@ -176,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn says_what_cannot_be() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         let id = made(&desk, "interval", "600").await;
         for (more, want) in [
             ("", "nothing to change was given"),

@@ -12,42 +12,42 @@ mod search;
 mod testing;
 
 pub use cadence::CadenceType;
-pub use create::Create;
-pub use cron::Cron;
-pub use crontab::{Action, Crontab, CrontabOut};
-pub use delete::{Delete, Deleted};
-pub use edit::{Edit, Switch};
-pub use runs::{Chunk, History, RunOutput, Runs};
-pub use search::{Page, Search};
+pub use create::ScheduleCreateTool;
+pub use cron::CronExpression;
+pub use crontab::{CronAction, CronOutput, CronTool};
+pub use delete::{ScheduleDeleteOutput, ScheduleDeleteTool};
+pub use edit::{ScheduleEditTool, ScheduleSwitch};
+pub use runs::{ScheduleRunOutputPage, ScheduleRunOutputTool, ScheduleRunsOutput, ScheduleRunsTool};
+pub use search::{ScheduleSearchOutput, ScheduleSearchTool};
 
 use helve_contract::{
     Call, Error, Reply, Result,
     jiff::Timestamp,
-    ports::{Schedule, WhichSchedules},
+    ports::{Schedule, ScheduleFilter},
 };
 use serde_json::{Value, json};
 
 /// The longest goal, in characters.
-const LONGEST_GOAL: usize = 8_000;
+const MAX_GOAL_CHARS: usize = 8_000;
 /// The longest name, in characters.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 /// How much of a goal is shown.
-const SHOWN_GOAL: usize = 500;
+const GOAL_PREVIEW_CHARS: usize = 500;
 
 /// The ids of sessions that run a schedule apart from any conversation begin so.
 pub const RUN_PREFIX: &str = "scheduled:";
 
 /// A schedule as the model sees it.
-pub struct Shown {
+pub struct ScheduleOutput {
     /// The schedule.
     pub schedule: Schedule,
     /// What the caller must know about it.
     pub note: Option<&'static str>,
 }
 
-impl From<Shown> for Reply {
-    fn from(Shown { schedule, note }: Shown) -> Self {
-        let mut data = shown(&schedule);
+impl From<ScheduleOutput> for Reply {
+    fn from(ScheduleOutput { schedule, note }: ScheduleOutput) -> Self {
+        let mut data = to_json(&schedule);
         if let Some(note) = note {
             data["note"] = note.into();
         }
@@ -57,25 +57,25 @@ impl From<Shown> for Reply {
 
 /// What a caller must know where this process runs no schedules.
 fn undriven(call: &Call) -> Option<&'static str> {
-    (!call.session.scheduling.is_driven).then_some(
+    (!call.session.schedule_rules.is_driven).then_some(
         "This process runs no schedules. It runs while `helve serve`, `helve chat` or `helve schedule drive` is \
          running; tell the user to start one of them.",
     )
 }
 
 /// A schedule as data.
-pub fn shown(schedule: &Schedule) -> Value {
+pub fn to_json(schedule: &Schedule) -> Value {
     let mut data = json!({
         "schedule_id": schedule.id,
         "name": schedule.name,
-        "goal": beginning(&schedule.goal, SHOWN_GOAL),
+        "goal": truncate(&schedule.goal, GOAL_PREVIEW_CHARS),
         "cadence": schedule.cadence,
         "notification_policy": schedule.notification,
         "status": schedule.status,
         "created_at": time(schedule.created),
         "updated_at": time(schedule.updated),
         "next_run_at": schedule.next.map(time),
-        "next_run_local": schedule.next.and_then(|it| cadence::local(&schedule.cadence, it)),
+        "next_run_local": schedule.next.and_then(|it| cadence::local_time(&schedule.cadence, it)),
         "last_run_at": schedule.last_run.map(time),
         "last_run_status": schedule.last_status,
         "consecutive_failures": schedule.failures,
@@ -94,11 +94,11 @@ pub fn shown(schedule: &Schedule) -> Value {
 
 /// A time as it is shown.
 fn time(time: Timestamp) -> String {
-    cadence::brief(time).to_string()
+    cadence::truncate_to_seconds(time).to_string()
 }
 
 /// The beginning of a text.
-fn beginning(text: &str, most: usize) -> String {
+fn truncate(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
@@ -112,22 +112,22 @@ fn user(call: &Call) -> Result<&str> {
 }
 
 /// A schedule of the caller. Those of others are not told from those that do not exist.
-async fn own(call: &Call, id: &str) -> Result<Schedule> {
+async fn find_owned(call: &Call, id: &str) -> Result<Schedule> {
     let user = user(call)?;
     match call.store().schedule(id).await? {
         Some(schedule) if schedule.user == user => Ok(schedule),
         _ => {
-            let id = beginning(id, 64);
+            let id = truncate(id, 64);
             Err(Error::failed(format!("schedule {id} does not belong to you, or does not exist; search for yours")))
         }
     }
 }
 
 /// Refuses one schedule too many.
-async fn room_for_one(call: &Call) -> Result<()> {
-    let which = WhichSchedules { user: Some(user(call)?.to_owned()), ..WhichSchedules::default() };
+async fn check_quota(call: &Call) -> Result<()> {
+    let which = ScheduleFilter { user: Some(user(call)?.to_owned()), ..ScheduleFilter::default() };
     let (_, there) = call.store().schedules(&which).await?;
-    let most = call.session.scheduling.most;
+    let most = call.session.schedule_rules.max_per_user;
     if there >= most {
         return Err(Error::failed(format!(
             "there are {there} schedules already, and {most} is the most; delete one first"
@@ -137,45 +137,49 @@ async fn room_for_one(call: &Call) -> Result<()> {
 }
 
 /// A goal that can be kept.
-fn goal(text: &str) -> Result<String> {
+fn check_goal(text: &str) -> Result<String> {
     let text = text.trim();
     if text.is_empty() {
         return Err(Error::failed("the task is empty; write it as a complete instruction"));
     }
     let length = text.chars().count();
-    if length > LONGEST_GOAL {
-        return Err(Error::failed(format!("the task has {length} characters; {LONGEST_GOAL} is the most")));
+    if length > MAX_GOAL_CHARS {
+        return Err(Error::failed(format!("the task has {length} characters; {MAX_GOAL_CHARS} is the most")));
     }
     Ok(text.to_owned())
 }
 
 /// A name that can be kept; an empty one is none.
-fn name(text: &str) -> Result<Option<String>> {
+fn check_name(text: &str) -> Result<Option<String>> {
     let text = text.trim();
     let length = text.chars().count();
-    if length > LONGEST_NAME {
-        return Err(Error::failed(format!("the name has {length} characters; {LONGEST_NAME} is the most")));
+    if length > MAX_NAME_CHARS {
+        return Err(Error::failed(format!("the name has {length} characters; {MAX_NAME_CHARS} is the most")));
     }
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Create, Crontab, Delete, Edit, RunOutput, Runs, Search, testing::Desk};
+    use super::{
+        CronTool, ScheduleCreateTool, ScheduleDeleteTool, ScheduleEditTool, ScheduleRunOutputTool, ScheduleRunsTool,
+        ScheduleSearchTool, testing::ScheduleFixture,
+    };
 
     /// Like memory, schedules belong to a user: without one every tool refuses.
     #[tokio::test]
     async fn a_session_without_a_user_has_no_schedules() {
-        let desk = Desk::new().of("");
+        let desk = ScheduleFixture::new().of("");
         let replies = [
-            desk.ask::<Create>(r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#).await,
-            desk.ask::<Search>("{}").await,
-            desk.ask::<Edit>(r#"{"id": "x", "name": "n"}"#).await,
-            desk.ask::<Delete>(r#"{"id": "x"}"#).await,
-            desk.ask::<Runs>(r#"{"id": "x"}"#).await,
-            desk.ask::<RunOutput>(r#"{"run": "x"}"#).await,
-            desk.ask::<Crontab>(r#"{"action": "list"}"#).await,
-            desk.ask::<Crontab>(r#"{"action": "remove", "id": "x"}"#).await,
+            desk.call::<ScheduleCreateTool>(r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#)
+                .await,
+            desk.call::<ScheduleSearchTool>("{}").await,
+            desk.call::<ScheduleEditTool>(r#"{"id": "x", "name": "n"}"#).await,
+            desk.call::<ScheduleDeleteTool>(r#"{"id": "x"}"#).await,
+            desk.call::<ScheduleRunsTool>(r#"{"id": "x"}"#).await,
+            desk.call::<ScheduleRunOutputTool>(r#"{"run": "x"}"#).await,
+            desk.call::<CronTool>(r#"{"action": "list"}"#).await,
+            desk.call::<CronTool>(r#"{"action": "remove", "id": "x"}"#).await,
         ];
         for reply in replies {
             assert!(reply.is_error && reply.text.contains("user context is not available"), "{}", reply.text);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Lists the last runs of a schedule, newest first, with a summary of each.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Runs {
+pub struct ScheduleRunsTool {
     /// Which schedule.
     pub id: String,
     /// How many: 5 unless told, 1 to 20.
@@ -19,35 +19,35 @@ pub struct Runs {
 
 /// The last runs of a schedule.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct ScheduleRunsOutput {
     /// The schedule.
     pub id: String,
     /// Its runs.
     pub runs: Vec<ScheduleRun>,
 }
 
-impl Tool for Runs {
+impl Tool for ScheduleRunsTool {
     const NAME: &'static str = "schedule_runs";
     const EFFECTS: Effects = Effects::READS;
     const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = History;
+    type Output = ScheduleRunsOutput;
 
-    async fn run(self, call: &Call) -> Result<History> {
-        let schedule = super::own(call, &self.id).await?;
+    async fn run(self, call: &Call) -> Result<ScheduleRunsOutput> {
+        let schedule = super::find_owned(call, &self.id).await?;
         let limit = self.limit.unwrap_or(5).clamp(1, 20) as usize;
-        Ok(History { runs: call.store().runs(&schedule.id, limit).await?, id: schedule.id })
+        Ok(ScheduleRunsOutput { runs: call.store().runs(&schedule.id, limit).await?, id: schedule.id })
     }
 }
 
-impl From<History> for Reply {
-    fn from(History { id, runs }: History) -> Self {
-        let runs: Vec<Value> = runs.iter().map(shown).collect();
+impl From<ScheduleRunsOutput> for Reply {
+    fn from(ScheduleRunsOutput { id, runs }: ScheduleRunsOutput) -> Self {
+        let runs: Vec<Value> = runs.iter().map(run_to_json).collect();
         Self::json(json!({ "schedule_id": id, "count": runs.len(), "runs": runs }))
     }
 }
 
-fn shown(run: &ScheduleRun) -> Value {
+fn run_to_json(run: &ScheduleRun) -> Value {
     let mut data = json!({
         "run_id": run.id,
         "started_at": super::time(run.started),
@@ -66,7 +66,7 @@ fn shown(run: &ScheduleRun) -> Value {
 
 /// Reads the whole output of a run, piece by piece.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct RunOutput {
+pub struct ScheduleRunOutputTool {
     /// Which run.
     pub run: String,
     /// Where to begin, in characters.
@@ -79,7 +79,7 @@ pub struct RunOutput {
 
 /// A piece of a run's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub struct ScheduleRunOutputPage {
     /// The run.
     pub run: String,
     /// Where the piece begins, in characters.
@@ -94,16 +94,16 @@ pub struct Chunk {
     pub total: u64,
 }
 
-impl Tool for RunOutput {
+impl Tool for ScheduleRunOutputTool {
     const NAME: &'static str = "schedule_run_output";
     const EFFECTS: Effects = Effects::READS;
     const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = Chunk;
+    type Output = ScheduleRunOutputPage;
 
-    async fn run(self, call: &Call) -> Result<Chunk> {
+    async fn run(self, call: &Call) -> Result<ScheduleRunOutputPage> {
         let strange = || {
-            let id = super::beginning(&self.run, 64);
+            let id = super::truncate(&self.run, 64);
             Error::failed(format!("run {id} does not belong to you, or does not exist; list the runs of a schedule"))
         };
         let user = super::user(call)?;
@@ -117,16 +117,16 @@ impl Tool for RunOutput {
 }
 
 /// Cuts a piece out of the output. Everything is counted in characters.
-fn chunk(run: ScheduleRun, offset: u64, max_chars: u64) -> Chunk {
+fn chunk(run: ScheduleRun, offset: u64, max_chars: u64) -> ScheduleRunOutputPage {
     let total = run.output.chars().count() as u64;
     let offset = offset.min(total);
     let text: String = run.output.chars().skip(offset as usize).take(max_chars as usize).collect();
     let remaining = total - offset - text.chars().count() as u64;
-    Chunk { run: run.id, offset, max_chars, text, remaining, total }
+    ScheduleRunOutputPage { run: run.id, offset, max_chars, text, remaining, total }
 }
 
-impl From<Chunk> for Reply {
-    fn from(chunk: Chunk) -> Self {
+impl From<ScheduleRunOutputPage> for Reply {
+    fn from(chunk: ScheduleRunOutputPage) -> Self {
         let mut data = json!({
             "run_id": chunk.run,
             "offset": chunk.offset,
@@ -144,7 +144,7 @@ impl From<Chunk> for Reply {
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::{jiff::Timestamp, ports::RunStatus};
+    use helve_contract::{jiff::Timestamp, ports::ScheduleRunStatus};
     use proptest::prelude::*;
 
     use super::*;
@@ -158,7 +158,7 @@ mod tests {
             owner: "o".into(),
             started: Timestamp::UNIX_EPOCH,
             finished: None,
-            status: RunStatus::Success,
+            status: ScheduleRunStatus::Success,
             summary: String::new(),
             output: output.into(),
             turns: 0,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helve_contract::{
     Call, Effects, Port, PortSet, Reply, Result, Tool,
-    ports::{Notification, Schedule, ScheduleStatus, WhichSchedules},
+    ports::{Notification, Schedule, ScheduleFilter, ScheduleStatus},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,11 +13,11 @@ use serde_json::json;
 use super::CadenceType;
 
 /// How large a page is at most, in bytes of JSON: less than any dialect's answer may have.
-const PAGE: usize = 12 << 10;
+const MAX_PAGE_BYTES: usize = 12 << 10;
 
 /// Lists your schedules, newest first, in pages.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct Search {
+pub struct ScheduleSearchTool {
     /// Part of the name.
     #[serde(default)]
     pub name: Option<String>,
@@ -40,7 +40,7 @@ pub struct Search {
 
 /// A page of schedules.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct ScheduleSearchOutput {
     /// The schedules.
     pub schedules: Vec<Schedule>,
     /// How many there are in all.
@@ -51,37 +51,37 @@ pub struct Page {
     pub limit: u64,
 }
 
-impl Tool for Search {
+impl Tool for ScheduleSearchTool {
     const NAME: &'static str = "schedule_search";
     const EFFECTS: Effects = Effects::READS;
     const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = Page;
+    type Output = ScheduleSearchOutput;
 
-    async fn run(self, call: &Call) -> Result<Page> {
+    async fn run(self, call: &Call) -> Result<ScheduleSearchOutput> {
         let limit = self.limit.unwrap_or(20).clamp(1, 50);
-        let which = WhichSchedules {
+        let which = ScheduleFilter {
             user: Some(super::user(call)?.to_owned()),
             name: self.name.filter(|it| !it.trim().is_empty()),
             status: self.status,
-            cadence: self.cadence_type.map(|it| it.word().to_owned()),
+            cadence: self.cadence_type.map(|it| it.as_str().to_owned()),
             notification: self.notification,
             session: None,
             offset: self.offset,
-            most: limit,
+            limit,
         };
         let (schedules, total) = call.store().schedules(&which).await?;
-        Ok(Page { schedules, total, offset: self.offset, limit })
+        Ok(ScheduleSearchOutput { schedules, total, offset: self.offset, limit })
     }
 }
 
-impl From<Page> for Reply {
-    fn from(page: Page) -> Self {
+impl From<ScheduleSearchOutput> for Reply {
+    fn from(page: ScheduleSearchOutput) -> Self {
         let (mut schedules, mut bytes) = (Vec::new(), 0);
         for schedule in &page.schedules {
-            let data = super::shown(schedule);
+            let data = super::to_json(schedule);
             bytes += data.to_string().len() + 1;
-            if bytes > PAGE && !schedules.is_empty() {
+            if bytes > MAX_PAGE_BYTES && !schedules.is_empty() {
                 break;
             }
             schedules.push(data);
@@ -111,43 +111,45 @@ impl From<Page> for Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{Create, testing::Desk};
+    use crate::schedule::{ScheduleCreateTool, testing::ScheduleFixture};
 
     #[tokio::test]
     async fn says_where_to_go_on() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         for at in 0..5 {
             let kind = if at % 2 == 0 { ("interval", "60") } else { ("cron", "@daily") };
-            desk.ask::<Create>(&format!(
+            desk.call::<ScheduleCreateTool>(&format!(
                 r#"{{"goal": "g{at}", "name": "Ärger {at}", "cadence_type": "{}", "cadence_value": "{}"}}"#,
                 kind.0, kind.1
             ))
             .await;
         }
-        let data = desk.ask::<Search>(r#"{"limit": 2, "offset": 1}"#).await.data.unwrap();
+        let data = desk.call::<ScheduleSearchTool>(r#"{"limit": 2, "offset": 1}"#).await.data.unwrap();
         let names: Vec<_> =
             data["schedules"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["Ärger 3", "Ärger 2"]);
         assert_eq!(data["hint"], "2 more; use offset=3 for the next page");
-        let data = desk.ask::<Search>(r#"{"name": "äRGER", "cadence_type": "cron"}"#).await.data.unwrap();
+        let data = desk.call::<ScheduleSearchTool>(r#"{"name": "äRGER", "cadence_type": "cron"}"#).await.data.unwrap();
         assert_eq!((&data["total"], &data["remaining"], data.get("hint")), (&2.into(), &0.into(), None));
-        let data = desk.of("somebody else").ask::<Search>("{}").await.data.unwrap();
+        let data = desk.of("somebody else").call::<ScheduleSearchTool>("{}").await.data.unwrap();
         assert_eq!(data["hint"], "no schedules match");
-        let data = desk.ask::<Search>(r#"{"offset": 99}"#).await.data.unwrap();
+        let data = desk.call::<ScheduleSearchTool>(r#"{"offset": 99}"#).await.data.unwrap();
         assert_eq!(data["hint"], "there are only 5; use a smaller offset");
     }
 
     #[tokio::test]
     async fn a_page_is_never_too_large() {
-        let desk = Desk::new();
+        let desk = ScheduleFixture::new();
         let goal = "ü".repeat(4_000);
         for _ in 0..40 {
-            desk.ask::<Create>(&format!(r#"{{"goal": "{goal}", "cadence_type": "interval", "cadence_value": "60"}}"#))
-                .await;
+            desk.call::<ScheduleCreateTool>(&format!(
+                r#"{{"goal": "{goal}", "cadence_type": "interval", "cadence_value": "60"}}"#
+            ))
+            .await;
         }
         let (mut seen, mut offset) = (0, 0);
         loop {
-            let reply = desk.ask::<Search>(&format!(r#"{{"limit": 50, "offset": {offset}}}"#)).await;
+            let reply = desk.call::<ScheduleSearchTool>(&format!(r#"{{"limit": 50, "offset": {offset}}}"#)).await;
             assert!(reply.text.len() < 16_384);
             let data = reply.data.unwrap();
             seen += data["schedules"].as_array().unwrap().len();

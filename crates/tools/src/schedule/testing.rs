@@ -3,25 +3,25 @@
 use std::sync::Arc;
 
 use helve_contract::{
-    Call, Entry, PathRules, Ports, Reading, Reply, Root, Session, Tool, Workspace,
+    Call, Entry, PathRules, PathStyle, Ports, Reply, Root, Session, Tool, Workspace,
     jiff::Timestamp,
     ports::{Clock, NoHost, Schedule, Store},
 };
-use helve_store::Sqlite;
+use helve_store::SqliteStore;
 
 /// What the clock shows.
 pub(super) const NOW: &str = "2026-01-05T09:00:00Z";
 
-struct Still;
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         NOW.parse().unwrap()
     }
 }
 
 /// Calls of one user.
-pub(super) struct Desk {
+pub(super) struct ScheduleFixture {
     folder: Arc<tempfile::TempDir>,
     store: Arc<dyn Store>,
     user: String,
@@ -29,10 +29,11 @@ pub(super) struct Desk {
     session: String,
 }
 
-impl Desk {
+impl ScheduleFixture {
     pub(super) fn new() -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        let store = Arc::new(Sqlite::open(folder.path().join("helve.db")).unwrap().with_clock(Arc::new(Still)));
+        let store =
+            Arc::new(SqliteStore::open(folder.path().join("helve.db")).unwrap().with_clock(Arc::new(FixedClock)));
         Self { folder, store, user: "user".into(), is_driven: true, session: "session-1".into() }
     }
 
@@ -61,13 +62,13 @@ impl Desk {
         Self { is_driven: false, ..self.of(&self.user) }
     }
 
-    pub(super) async fn ask<T: Tool>(&self, args: &str) -> Reply {
-        let workspace = Workspace::new([Root::writable("/w")], PathRules::default(), Reading::Relative);
-        let ports = Ports { store: self.store.clone(), clock: Arc::new(Still), ..Ports::new(Arc::new(NoHost)) };
+    pub(super) async fn call<T: Tool>(&self, args: &str) -> Reply {
+        let workspace = Workspace::new([Root::writable("/w")], PathRules::default(), PathStyle::Relative);
+        let ports = Ports { store: self.store.clone(), clock: Arc::new(FixedClock), ..Ports::new(Arc::new(NoHost)) };
         let mut session = Session::new(self.session.clone(), workspace, ports);
         session.user.clone_from(&self.user);
-        session.scheduling.is_driven = self.is_driven;
+        session.schedule_rules.is_driven = self.is_driven;
         let args = serde_json::from_str(args).unwrap();
-        Entry::of::<T>().run(args, Call::new("call-1", Arc::new(session))).await.unwrap_or_else(Into::into)
+        Entry::from_tool::<T>().run(args, Call::new("call-1", Arc::new(session))).await.unwrap_or_else(Into::into)
     }
 }

@@ -9,29 +9,29 @@ use serde_json::json;
 
 /// Wipes the session's scratchpad.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct Clear {}
+pub struct ScratchpadClearTool {}
 
 /// Whether something stood there.
 #[derive(Clone, Copy, Debug)]
-pub struct Cleared(
+pub struct ScratchpadClearOutput(
     /// Whether something stood there.
     pub bool,
 );
 
-impl Tool for Clear {
+impl Tool for ScratchpadClearTool {
     const NAME: &'static str = "scratchpad_clear";
-    const EFFECTS: Effects = Effects::NOTES;
+    const EFFECTS: Effects = Effects::SESSION_STATE;
     const NEEDS: PortSet = PortSet::of(&[Port::Slates]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = Cleared;
+    type Output = ScratchpadClearOutput;
 
-    async fn run(self, call: &Call) -> Result<Cleared> {
-        Ok(Cleared(call.session.wipe_slate(super::SLATE).await?))
+    async fn run(self, call: &Call) -> Result<ScratchpadClearOutput> {
+        Ok(ScratchpadClearOutput(call.session.wipe_slate(super::STATE_KEY).await?))
     }
 }
 
-impl From<Cleared> for Reply {
-    fn from(Cleared(cleared): Cleared) -> Self {
+impl From<ScratchpadClearOutput> for Reply {
+    fn from(ScratchpadClearOutput(cleared): ScratchpadClearOutput) -> Self {
         let message = if cleared { "Scratchpad cleared." } else { "The scratchpad was empty already." };
         Self::json(json!({ "cleared": cleared, "message": message }))
     }

@@ -4,9 +4,9 @@ mod clear;
 mod read;
 mod write;
 
-pub use clear::{Clear, Cleared};
-pub use read::{Pad, Read};
-pub use write::{Write, Written};
+pub use clear::{ScratchpadClearOutput, ScratchpadClearTool};
+pub use read::{ScratchpadReadOutput, ScratchpadReadTool};
+pub use write::{ScratchpadWriteOutput, ScratchpadWriteTool};
 
 /// The slate that it stands on.
-const SLATE: &str = "scratchpad";
+const STATE_KEY: &str = "scratchpad";

@@ -9,11 +9,11 @@ use serde_json::json;
 
 /// Reads the session's scratchpad.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct Read {}
+pub struct ScratchpadReadTool {}
 
 /// What stands on a scratchpad.
 #[derive(Clone, Debug)]
-pub struct Pad {
+pub struct ScratchpadReadOutput {
     /// Whose it is.
     pub session: String,
     /// Its items.
@@ -22,24 +22,24 @@ pub struct Pad {
     pub updated: Option<Timestamp>,
 }
 
-impl Tool for Read {
+impl Tool for ScratchpadReadTool {
     const NAME: &'static str = "scratchpad_read";
     const EFFECTS: Effects = Effects::READS;
     const NEEDS: PortSet = PortSet::of(&[Port::Slates]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = Pad;
+    type Output = ScratchpadReadOutput;
 
-    async fn run(self, call: &Call) -> Result<Pad> {
+    async fn run(self, call: &Call) -> Result<ScratchpadReadOutput> {
         let session = call.session.id.clone();
-        let slate = call.store().slate(&session, super::SLATE).await?;
+        let slate = call.store().get_state(&session, super::STATE_KEY).await?;
         let updated = slate.as_ref().map(|it| it.updated);
         let items = slate.and_then(|it| serde_json::from_value(it.value).ok()).unwrap_or_default();
-        Ok(Pad { session, items, updated })
+        Ok(ScratchpadReadOutput { session, items, updated })
     }
 }
 
-impl From<Pad> for Reply {
-    fn from(pad: Pad) -> Self {
+impl From<ScratchpadReadOutput> for Reply {
+    fn from(pad: ScratchpadReadOutput) -> Self {
         Self::json(json!({
             "session_id": pad.session,
             "items": pad.items,

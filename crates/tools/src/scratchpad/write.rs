@@ -8,59 +8,59 @@ use serde::Deserialize;
 use serde_json::json;
 
 /// Items at most.
-const MOST: usize = 32;
+const MAX_ITEMS: usize = 32;
 /// Characters of an item at most.
-const LONGEST: usize = 240;
+const MAX_ITEM_CHARS: usize = 240;
 
 /// Replaces what stands on the session's scratchpad.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Write {
+pub struct ScratchpadWriteTool {
     /// What to write.
     pub items: Vec<String>,
 }
 
 /// A scratchpad that was written.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct ScratchpadWriteOutput {
     /// How many items stand on it.
     pub items: usize,
 }
 
-impl Tool for Write {
+impl Tool for ScratchpadWriteTool {
     const NAME: &'static str = "scratchpad_write";
-    const EFFECTS: Effects = Effects::NOTES;
+    const EFFECTS: Effects = Effects::SESSION_STATE;
     const NEEDS: PortSet = PortSet::of(&[Port::Slates]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = Written;
+    type Output = ScratchpadWriteOutput;
 
-    async fn run(self, call: &Call) -> Result<Written> {
-        let items = in_order(self.items)?;
-        let written = Written { items: items.len() };
-        call.session.write_slate(super::SLATE, json!(items)).await?;
+    async fn run(self, call: &Call) -> Result<ScratchpadWriteOutput> {
+        let items = normalize_items(self.items)?;
+        let written = ScratchpadWriteOutput { items: items.len() };
+        call.session.write_slate(super::STATE_KEY, json!(items)).await?;
         Ok(written)
     }
 }
 
 /// The items, trimmed and without empty ones, if they fit.
-fn in_order(items: Vec<String>) -> Result<Vec<String>> {
+fn normalize_items(items: Vec<String>) -> Result<Vec<String>> {
     let items: Vec<String> = items.iter().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect();
     if items.is_empty() {
         return Err(Error::failed(
             "there is nothing to write: give at least one item with words, or clear the scratchpad",
         ));
     }
-    if items.len() > MOST {
-        return Err(Error::failed(format!("{} items are more than {MOST}; join or drop some", items.len())));
+    if items.len() > MAX_ITEMS {
+        return Err(Error::failed(format!("{} items are more than {MAX_ITEMS}; join or drop some", items.len())));
     }
-    if let Some((at, item)) = items.iter().enumerate().find(|(_, it)| it.chars().count() > LONGEST) {
+    if let Some((at, item)) = items.iter().enumerate().find(|(_, it)| it.chars().count() > MAX_ITEM_CHARS) {
         let long = item.chars().count();
-        return Err(Error::failed(format!("item {} has {long} characters; at most {LONGEST} fit", at + 1)));
+        return Err(Error::failed(format!("item {} has {long} characters; at most {MAX_ITEM_CHARS} fit", at + 1)));
     }
     Ok(items)
 }
 
-impl From<Written> for Reply {
-    fn from(Written { items }: Written) -> Self {
+impl From<ScratchpadWriteOutput> for Reply {
+    fn from(ScratchpadWriteOutput { items }: ScratchpadWriteOutput) -> Self {
         let message = format!("Scratchpad replaced: {items} item{}.", if items == 1 { "" } else { "s" });
         Self::json(json!({ "updated": true, "item_count": items, "message": message }))
     }
@@ -68,10 +68,10 @@ impl From<Written> for Reply {
 
 #[cfg(test)]
 mod tests {
-    use super::in_order;
+    use super::normalize_items;
 
     fn told(items: Vec<String>) -> String {
-        in_order(items).map_or_else(|error| error.to_string(), |items| format!("{} fit", items.len()))
+        normalize_items(items).map_or_else(|error| error.to_string(), |items| format!("{} fit", items.len()))
     }
 
     #[test]

@@ -1,34 +1,34 @@
 //! `agents_list`: the agent that speaks here.
 
-use helve_contract::{Call, Effects, Reply, Result, Tool, ports::OwnAgent};
+use helve_contract::{Call, Effects, Reply, Result, Tool, ports::CurrentAgent};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 /// Tells which agent speaks here, with which model, and whether it is at work.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct Agents {}
+pub struct AgentsListTool {}
 
 /// The agent that speaks here.
 #[derive(Clone, Debug)]
-pub struct AgentsOut(
+pub struct AgentsListOutput(
     /// What is known of it.
-    pub OwnAgent,
+    pub CurrentAgent,
 );
 
-impl Tool for Agents {
+impl Tool for AgentsListTool {
     const NAME: &'static str = "agents_list";
     const EFFECTS: Effects = Effects::READS;
-    type Output = AgentsOut;
+    type Output = AgentsListOutput;
 
-    async fn run(self, call: &Call) -> Result<AgentsOut> {
-        Ok(AgentsOut(call.agents().own(call).await?))
+    async fn run(self, call: &Call) -> Result<AgentsListOutput> {
+        Ok(AgentsListOutput(call.agents().current(call).await?))
     }
 }
 
-impl From<AgentsOut> for Reply {
+impl From<AgentsListOutput> for Reply {
     /// 000's line: `name=main model=… status=active`.
-    fn from(AgentsOut(OwnAgent { name, model, activity }): AgentsOut) -> Self {
+    fn from(AgentsListOutput(CurrentAgent { name, model, activity }): AgentsListOutput) -> Self {
         let (status, model) = (activity.name(), model.as_deref().unwrap_or("unknown"));
         let text = format!("name={name} model={model} status={status}");
         Self { text, data: Some(json!([{ "name": name, "model": model, "status": status }])), ..Self::default() }

@@ -1,21 +1,21 @@
 //! `sessions_history`: what was said in a conversation, a line a message.
 
 use helve_contract::{
-    Call, Effects, Keep, Port, PortSet, Reply, Result, Tool,
-    ports::{Message, Part, Speaker},
+    Call, Effects, Port, PortSet, Reply, Result, Tool, TruncateSide,
+    ports::{Message, MessagePart, MessageRole},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{field, unknown, visible};
+use super::{find_visible, single_line, unknown_session_error};
 
 /// Characters of a part that a line shows: a tool may have answered with a whole file.
-const SHOWN: usize = 2_000;
+const MAX_PART_CHARS: usize = 2_000;
 
 /// Shows what was said in a conversation, the end of it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct History {
+pub struct SessionsHistoryTool {
     /// Which conversation.
     pub id: String,
     /// How many messages at most (50).
@@ -25,85 +25,87 @@ pub struct History {
 
 /// The end of a conversation.
 #[derive(Clone, Debug)]
-pub struct HistoryOut {
+pub struct SessionsHistoryOutput {
     /// Its last messages, in order.
     pub messages: Vec<Message>,
     /// How many came before them.
     pub earlier: u64,
 }
 
-impl Tool for History {
+impl Tool for SessionsHistoryTool {
     const NAME: &'static str = "sessions_history";
     const EFFECTS: Effects = Effects::READS;
     const NEEDS: PortSet = PortSet::of(&[Port::Sessions]);
-    type Output = HistoryOut;
+    type Output = SessionsHistoryOutput;
 
-    async fn run(self, call: &Call) -> Result<HistoryOut> {
-        if visible(call, &self.id).await?.is_none() {
-            return Err(unknown(&self.id));
+    async fn run(self, call: &Call) -> Result<SessionsHistoryOutput> {
+        if find_visible(call, &self.id).await?.is_none() {
+            return Err(unknown_session_error(&self.id));
         }
         let most = self.limit.filter(|&limit| limit > 0).unwrap_or(50).min(500);
         let messages = call.store().messages(&self.id, None, most).await?;
         let earlier = messages.first().map_or(0, |first| first.seq.saturating_sub(1));
-        Ok(HistoryOut { messages, earlier })
+        Ok(SessionsHistoryOutput { messages, earlier })
     }
 }
 
-impl From<HistoryOut> for Reply {
+impl From<SessionsHistoryOutput> for Reply {
     /// 000's lines: `role`, a tab, the parts with ` | ` between.
-    fn from(HistoryOut { messages, earlier }: HistoryOut) -> Self {
+    fn from(SessionsHistoryOutput { messages, earlier }: SessionsHistoryOutput) -> Self {
         if messages.is_empty() {
             return "No messages yet".into();
         }
         let note = (earlier > 0).then(|| format!("[{earlier} earlier messages are not shown]"));
         let lines: Vec<_> = note.into_iter().chain(messages.iter().map(line)).collect();
-        let data = messages.iter().map(|it| json!({ "seq": it.seq, "role": word(it.role), "text": parts(it) }));
+        let data = messages.iter().map(|it| json!({ "seq": it.seq, "role": role_label(it.role), "text": parts(it) }));
         let data = json!({ "messages": data.collect::<Value>(), "earlier": earlier });
         // The end of a conversation is what one asks for.
-        Self { text: lines.join("\n"), data: Some(data), keep: Keep::Tail, ..Self::default() }
+        Self { text: lines.join("\n"), data: Some(data), truncate_side: TruncateSide::KeepTail, ..Self::default() }
     }
 }
 
 fn line(message: &Message) -> String {
-    format!("{}\t{}", word(message.role), parts(message))
+    format!("{}\t{}", role_label(message.role), parts(message))
 }
 
 fn parts(message: &Message) -> String {
     message.parts.iter().filter_map(part).collect::<Vec<_>>().join(" | ")
 }
 
-fn part(part: &Part) -> Option<String> {
+fn part(part: &MessagePart) -> Option<String> {
     Some(match part {
-        Part::Text { text } => short(text),
-        Part::Reasoning { thinking } => format!("[reasoning] {}", short(thinking)),
-        Part::ToolCall { name, input, .. } => format!("[call {name}] {}", short(input)),
-        Part::ToolResult { name, content, is_error: false, .. } => format!("[result {name}] {}", short(content)),
-        Part::ToolResult { name, content, .. } => format!("[error {name}] {}", short(content)),
-        Part::Binary { path, mime_type, .. } => format!("[{mime_type}] {}", short(path)),
+        MessagePart::Text { text } => truncate(text),
+        MessagePart::Reasoning { thinking } => format!("[reasoning] {}", truncate(thinking)),
+        MessagePart::ToolCall { name, input, .. } => format!("[call {name}] {}", truncate(input)),
+        MessagePart::ToolResult { name, content, is_error: false, .. } => {
+            format!("[result {name}] {}", truncate(content))
+        }
+        MessagePart::ToolResult { name, content, .. } => format!("[error {name}] {}", truncate(content)),
+        MessagePart::Binary { path, mime_type, .. } => format!("[{mime_type}] {}", truncate(path)),
         // Only the provider can read it.
-        Part::Opaque { .. } => return None,
+        MessagePart::Opaque { .. } => return None,
         // How a message ends is worth a word only when it is not the usual way.
-        Part::Finish { reason } if reason.is_usual() => return None,
-        Part::Finish { reason } => format!("[{}]", short(reason.as_str())),
+        MessagePart::Finish { reason } if reason.is_usual() => return None,
+        MessagePart::Finish { reason } => format!("[{}]", truncate(reason.as_str())),
     })
 }
 
-fn short(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+fn truncate(text: &str) -> String {
+    match text.char_indices().nth(MAX_PART_CHARS) {
         Some((end, _)) => {
             let left = text[end..].chars().count();
-            format!("{}… ({left} more characters)", field(&text[..end]))
+            format!("{}… ({left} more characters)", single_line(&text[..end]))
         }
-        None => field(text),
+        None => single_line(text),
     }
 }
 
-fn word(role: Speaker) -> &'static str {
+fn role_label(role: MessageRole) -> &'static str {
     match role {
-        Speaker::User => "user",
-        Speaker::Assistant => "assistant",
-        Speaker::Tool => "tool",
-        Speaker::System => "system",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
+        MessageRole::System => "system",
     }
 }
 
@@ -112,38 +114,42 @@ mod tests {
     use helve_contract::{
         Reply,
         jiff::Timestamp,
-        ports::{Message, Part, Speaker},
+        ports::{Message, MessagePart, MessageRole},
     };
 
-    use super::HistoryOut;
+    use super::SessionsHistoryOutput;
 
-    fn said(role: Speaker, parts: Vec<Part>) -> Message {
+    fn said(role: MessageRole, parts: Vec<MessagePart>) -> Message {
         Message { seq: 1, role, parts, created: Timestamp::UNIX_EPOCH }
     }
 
-    fn text(text: &str) -> Part {
-        Part::Text { text: text.into() }
+    fn text(text: &str) -> MessagePart {
+        MessagePart::Text { text: text.into() }
     }
 
     #[test]
     fn a_message_is_one_line_whatever_is_in_it() {
-        let call =
-            Part::ToolCall { id: "1".into(), name: "ls".into(), input: "{\"path\":\".\"}".into(), finished: true };
-        let result = |is_error| Part::ToolResult {
+        let call = MessagePart::ToolCall {
+            id: "1".into(),
+            name: "ls".into(),
+            input: "{\"path\":\".\"}".into(),
+            finished: true,
+        };
+        let result = |is_error| MessagePart::ToolResult {
             tool_call_id: "1".into(),
             name: "ls".into(),
             content: "a\tb\nc".into(),
             is_error,
         };
-        let picture = Part::Binary { path: "a.png".into(), mime_type: "image/png".into(), data: "AAAA".into() };
-        let finish = |reason: &str| Part::Finish { reason: reason.to_owned().into() };
+        let picture = MessagePart::Binary { path: "a.png".into(), mime_type: "image/png".into(), data: "AAAA".into() };
+        let finish = |reason: &str| MessagePart::Finish { reason: reason.to_owned().into() };
         let messages = vec![
-            said(Speaker::User, vec![text("one\ntwo"), picture]),
-            said(Speaker::Assistant, vec![text("Let me see."), call, finish("tool_use")]),
-            said(Speaker::Tool, vec![result(false), result(true)]),
-            said(Speaker::Assistant, vec![Part::Reasoning { thinking: "hm".into() }, finish("canceled")]),
+            said(MessageRole::User, vec![text("one\ntwo"), picture]),
+            said(MessageRole::Assistant, vec![text("Let me see."), call, finish("tool_use")]),
+            said(MessageRole::Tool, vec![result(false), result(true)]),
+            said(MessageRole::Assistant, vec![MessagePart::Reasoning { thinking: "hm".into() }, finish("canceled")]),
         ];
-        let reply: Reply = HistoryOut { messages, earlier: 4 }.into();
+        let reply: Reply = SessionsHistoryOutput { messages, earlier: 4 }.into();
         assert_eq!(
             reply.text,
             "[4 earlier messages are not shown]\n\
@@ -156,8 +162,11 @@ mod tests {
 
     #[test]
     fn a_long_part_is_cut_between_characters() {
-        let reply: Reply =
-            HistoryOut { messages: vec![said(Speaker::User, vec![text(&"ü".repeat(2005))])], earlier: 0 }.into();
+        let reply: Reply = SessionsHistoryOutput {
+            messages: vec![said(MessageRole::User, vec![text(&"ü".repeat(2005))])],
+            earlier: 0,
+        }
+        .into();
         assert_eq!(reply.text, format!("user\t{}… (5 more characters)", "ü".repeat(2000)));
     }
 }

@@ -2,17 +2,17 @@
 
 use helve_contract::{
     Call, Effects, Port, PortSet, Reply, Result, Tool,
-    ports::{SessionRecord, Which},
+    ports::{SessionFilter, SessionRecord},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::field;
+use super::single_line;
 
 /// Lists the user's conversations, the last used first.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct List {
+pub struct SessionsListTool {
     /// How many at most (20).
     #[serde(default)]
     pub limit: Option<u64>,
@@ -20,30 +20,30 @@ pub struct List {
 
 /// Conversations.
 #[derive(Clone, Debug)]
-pub struct ListOut {
+pub struct SessionsListOutput {
     /// The last used first.
     pub sessions: Vec<SessionRecord>,
     /// How many there are in all.
     pub total: u64,
 }
 
-impl Tool for List {
+impl Tool for SessionsListTool {
     const NAME: &'static str = "sessions_list";
     const EFFECTS: Effects = Effects::READS;
     const NEEDS: PortSet = PortSet::of(&[Port::Sessions]);
-    type Output = ListOut;
+    type Output = SessionsListOutput;
 
-    async fn run(self, call: &Call) -> Result<ListOut> {
+    async fn run(self, call: &Call) -> Result<SessionsListOutput> {
         let most = self.limit.filter(|&limit| limit > 0).unwrap_or(20).min(500);
-        let which = Which { user: Some(call.session.user.clone()), most, ..Which::default() };
-        let (sessions, total) = call.store().conversations(&which).await?;
-        Ok(ListOut { sessions, total })
+        let which = SessionFilter { user: Some(call.session.user.clone()), limit: most, ..SessionFilter::default() };
+        let (sessions, total) = call.store().list_sessions(&which).await?;
+        Ok(SessionsListOutput { sessions, total })
     }
 }
 
-impl From<ListOut> for Reply {
+impl From<SessionsListOutput> for Reply {
     /// 000's lines: `id`, `title`, `messages=N`, `created=…`, `updated=…`, with tabs between.
-    fn from(ListOut { sessions, total }: ListOut) -> Self {
+    fn from(SessionsListOutput { sessions, total }: SessionsListOutput) -> Self {
         if sessions.is_empty() {
             return "No sessions found".into();
         }
@@ -56,6 +56,6 @@ impl From<ListOut> for Reply {
 }
 
 fn line(it: &SessionRecord) -> String {
-    let title = field(&it.title);
+    let title = single_line(&it.title);
     format!("{}\t{title}\tmessages={}\tcreated={}\tupdated={}", it.id, it.messages, it.created, it.updated)
 }

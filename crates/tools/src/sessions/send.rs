@@ -3,17 +3,17 @@
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
     ids::new_id,
-    ports::{Delivery, InboxItem, SESSION_LEASE, Speaker},
+    ports::{Delivery, InboxItem, MessageRole, SESSION_LEASE},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::unknown;
+use super::unknown_session_error;
 
 /// Gives a message to another conversation of the same user.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Send {
+pub struct SessionsSendTool {
     /// Which conversation.
     pub id: String,
     /// The words.
@@ -22,20 +22,20 @@ pub struct Send {
 
 /// A message that has been taken.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct SessionsSendOutput {
     /// The conversation.
     pub id: String,
     /// What became of it there; `None`: the conversation is not open here, and reads it when it goes on.
     pub delivery: Option<Delivery>,
 }
 
-impl Tool for Send {
+impl Tool for SessionsSendTool {
     const NAME: &'static str = "sessions_send";
     const EFFECTS: Effects = Effects::WRITES;
     const NEEDS: PortSet = PortSet::of(&[Port::Sessions]);
-    type Output = Sent;
+    type Output = SessionsSendOutput;
 
-    async fn run(self, call: &Call) -> Result<Sent> {
+    async fn run(self, call: &Call) -> Result<SessionsSendOutput> {
         let Self { id, text } = self;
         if text.trim().is_empty() {
             return Err(Error::failed("the message is empty; say what the other session should know or do"));
@@ -43,15 +43,15 @@ impl Tool for Send {
         if id == call.session.id {
             return Err(Error::failed("this is the session you speak in; say it in your answer instead"));
         }
-        let target = call.store().conversation(&id).await?;
-        let target = target.filter(|it| it.user == call.session.user).ok_or_else(|| unknown(&id))?;
+        let target = call.store().get_session(&id).await?;
+        let target = target.filter(|it| it.user == call.session.user).ok_or_else(|| unknown_session_error(&id))?;
         let words = format!("[session:{}] {text}", call.session.id);
-        let delivery = call.agents().tell(call, &id, &words).await?;
+        let delivery = call.agents().send_message(call, &id, &words).await?;
         if delivery.is_none() {
-            call.store().post(&target.id, &InboxItem::text(Speaker::User, words)).await?;
+            call.store().post(&target.id, &InboxItem::text(MessageRole::User, words)).await?;
             deliver(call, &target.id).await?;
         }
-        Ok(Sent { id, delivery })
+        Ok(SessionsSendOutput { id, delivery })
     }
 }
 
@@ -66,9 +66,9 @@ async fn deliver(call: &Call, session: &str) -> Result<()> {
     moved.map(drop)
 }
 
-impl From<Sent> for Reply {
+impl From<SessionsSendOutput> for Reply {
     /// 000's words, and when the message is read.
-    fn from(Sent { id, delivery }: Sent) -> Self {
+    fn from(SessionsSendOutput { id, delivery }: SessionsSendOutput) -> Self {
         let (waits, when) = match delivery {
             Some(Delivery::Running) => (false, "; it is working and reads the message next".to_owned()),
             Some(Delivery::Woken) => (false, "; it was idle and works on the message now".to_owned()),

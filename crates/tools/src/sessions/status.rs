@@ -5,41 +5,41 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{field, visible};
+use super::{find_visible, single_line};
 
 /// Tells how the present conversation stands: messages, tokens, cost.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct Status {}
+pub struct SessionsStatusTool {}
 
 /// How the present conversation stands.
 #[derive(Clone, Debug)]
-pub struct StatusOut {
+pub struct SessionsStatusOutput {
     /// Its id.
     pub id: String,
     /// What is kept of it; nothing where no loop of ours drives it.
     pub record: Option<SessionRecord>,
 }
 
-impl Tool for Status {
+impl Tool for SessionsStatusTool {
     const NAME: &'static str = "sessions_status";
     const EFFECTS: Effects = Effects::READS;
-    type Output = StatusOut;
+    type Output = SessionsStatusOutput;
 
-    async fn run(self, call: &Call) -> Result<StatusOut> {
+    async fn run(self, call: &Call) -> Result<SessionsStatusOutput> {
         let id = call.session.id.clone();
-        Ok(StatusOut { record: visible(call, &id).await?, id })
+        Ok(SessionsStatusOutput { record: find_visible(call, &id).await?, id })
     }
 }
 
-impl From<StatusOut> for Reply {
+impl From<SessionsStatusOutput> for Reply {
     /// 000's fields, with tabs between.
-    fn from(StatusOut { id, record }: StatusOut) -> Self {
+    fn from(SessionsStatusOutput { id, record }: SessionsStatusOutput) -> Self {
         let Some(it) = record else {
             return format!("{id}\t(its messages and costs are kept by the program that calls the tools)").into();
         };
         let text = format!(
             "{id}\t{}\tmessages={}\tprompt_tokens={}\tcompletion_tokens={}\tcost={:.6}\tupdated={}",
-            field(&it.title),
+            single_line(&it.title),
             it.messages,
             it.spent.prompt_tokens,
             it.spent.completion_tokens,

@@ -4,33 +4,33 @@ mod process;
 mod run;
 mod task;
 
-pub use process::{Action, Process, ProcessOut};
-pub use run::{Run, RunOut, Stdin};
-pub use task::{TaskFound, TaskOutput, TaskRead, TaskStop, TaskStopped};
+pub use process::{ProcessAction, ProcessOutput, ProcessTool};
+pub use run::{RunStdin, RunTool, RunToolOutput};
+pub use task::{BackgroundTask, TaskOutputResult, TaskOutputTool, TaskStopOutput, TaskStopTool};
 
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Cut, Error, Result, count_lines,
-    ports::{State, TaskId, TaskInfo, TaskOutput as TaskText},
+    Call, Error, Result, Truncation, count_lines,
+    ports::{ProcessStatus, TaskId, TaskInfo, TaskOutput as TaskText},
 };
 
 /// How much output is taken into a reply at most: more than any dialect shows, and no more than the keeper of tasks
 /// has of an end in memory. The task's file has all of it.
-const SHOWN: usize = 512 << 10;
+const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
 /// The word for where a task stands, as the dialects with tasks spell it.
-fn word(state: &State) -> &'static str {
+fn state_label(state: &ProcessStatus) -> &'static str {
     match state {
-        State::Running => "running",
-        State::Ended(exit) if exit.code == 0 => "completed",
-        State::Ended(_) | State::TimedOut(_) => "failed",
-        State::Stopped(_) => "stopped",
+        ProcessStatus::Running => "running",
+        ProcessStatus::Exited(exit) if exit.code == 0 => "completed",
+        ProcessStatus::Exited(_) | ProcessStatus::TimedOut(_) => "failed",
+        ProcessStatus::Stopped(_) => "stopped",
     }
 }
 
 /// What there is to say about how a command ended, beside its output and exit code. One remark a line.
-fn remarks(state: &State) -> Vec<String> {
+fn exit_notes(state: &ProcessStatus) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(exit) = state.exit() {
         if exit.left_behind {
@@ -46,8 +46,8 @@ fn remarks(state: &State) -> Vec<String> {
 
 /// What a task wrote before the output that is here; `None` when all of it is here. Lines that are not in memory cannot
 /// be counted.
-fn left_out(info: &TaskInfo, output: &TaskText) -> Option<Cut> {
-    (output.skipped > 0).then(|| Cut { bytes: info.written, lines: count_lines(&output.merged) as u64 })
+fn left_out(info: &TaskInfo, output: &TaskText) -> Option<Truncation> {
+    (output.skipped > 0).then(|| Truncation { bytes: info.output_bytes, lines: count_lines(&output.merged) as u64 })
 }
 
 /// Bytes of the whole output, where the text does not show its bytes as they are: some are escaped, or were commands to a
@@ -57,7 +57,7 @@ fn source_bytes(written: u64, unseen: u64, text: &str) -> Option<u64> {
 }
 
 /// `1.25 s` or `340 ms`.
-fn seconds(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     match time.as_millis() {
         ms @ 0..1000 => format!("{ms} ms"),
         ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
@@ -66,14 +66,14 @@ fn seconds(time: Duration) -> String {
 }
 
 /// The error for an id that is not there, with those that are.
-async fn strayed(call: &Call, id: &TaskId, error: Error) -> Error {
+async fn unknown_task_error(call: &Call, id: &TaskId, error: Error) -> Error {
     let tasks = call.tasks().list(call).await;
     if !matches!(error, Error::Failed(_)) || tasks.iter().any(|it| it.id == *id) {
         return error;
     }
-    let told = |it: &TaskInfo| format!("{} ({}, `{}`)", it.id, word(&it.state), brief(&it.command));
+    let told = |it: &TaskInfo| format!("{} ({}, `{}`)", it.id, state_label(&it.status), short_command(&it.command));
     let agents = call.agents().running(call).await;
-    let agents = agents.iter().map(|it| format!("{} (running, the agent `{}`)", it.id, brief(&it.title)));
+    let agents = agents.iter().map(|it| format!("{} (running, the agent `{}`)", it.id, short_command(&it.title)));
     let known: Vec<_> = tasks.iter().rev().take(5).map(told).chain(agents.take(5)).collect();
     let id: String = id.0.chars().take(64).collect();
     let known = if known.is_empty() {
@@ -85,15 +85,15 @@ async fn strayed(call: &Call, id: &TaskId, error: Error) -> Error {
 }
 
 /// Waits without waiting: where a task stands now.
-async fn look(call: &Call, id: &TaskId) -> Result<TaskInfo> {
-    match call.tasks().wait(call, id, helve_contract::ports::Until::Now).await {
+async fn task_info(call: &Call, id: &TaskId) -> Result<TaskInfo> {
+    match call.tasks().wait(call, id, helve_contract::ports::WaitUntil::Now).await {
         Ok(info) => Ok(info),
-        Err(error) => Err(strayed(call, id, error).await),
+        Err(error) => Err(unknown_task_error(call, id, error).await),
     }
 }
 
 /// A command in one short line.
-fn brief(command: &str) -> String {
+fn short_command(command: &str) -> String {
     let line = command.lines().next().unwrap_or_default();
     match line.char_indices().nth(60) {
         Some((at, _)) => format!("{}…", &line[..at]),

@@ -9,9 +9,12 @@ use std::{
 
 use futures::FutureExt;
 use helve_contract::{
-    Access, AccessRequest, Call, CommandLine, Cut, Effects, Error, Keep, Port, PortSet, Reply, RequestedCommand,
-    Result, Rights, Root, SafePath, Tool,
-    ports::{Command, Input, Kind, Level, Network, State, Streams, TaskId, TaskInfo, TaskOutput, Terminal, Until},
+    Access, AccessRequest, Call, CommandLine, Effects, Error, Port, PortSet, Reply, RequestedCommand, Result, Root,
+    RootPermission, SafePath, Tool, TruncateSide, Truncation,
+    ports::{
+        FileKind, NetworkAccess, ProcessSpec, ProcessStatus, SandboxLevel, StdinSource, Streams, TaskId, TaskInfo,
+        TaskOutput, TerminalSize, WaitUntil,
+    },
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,7 +23,7 @@ use serde_json::json;
 /// Runs a shell command and tells its output and exit code.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Run {
+pub struct RunTool {
     /// The command, for bash.
     pub script: String,
     /// Program and arguments instead of a script: for commands that Helve builds itself.
@@ -42,7 +45,7 @@ pub struct Run {
     /// What it is for, in a few words; the label of the task.
     pub description: Option<String>,
     /// What it reads.
-    pub stdin: Stdin,
+    pub stdin: RunStdin,
     /// Give it a terminal.
     pub terminal: bool,
     /// Keep it away from the network, whatever is configured.
@@ -54,7 +57,7 @@ pub struct Run {
     /// Which end of a long output comes back.
     #[serde(skip)]
     #[schemars(skip)]
-    pub keep: Keep,
+    pub keep: TruncateSide,
     /// The folder that its shell ends in is where the session's next command starts.
     #[serde(skip)]
     #[schemars(skip)]
@@ -64,7 +67,7 @@ pub struct Run {
 /// What a command reads from its standard input.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Stdin {
+pub enum RunStdin {
     /// Nothing: it is at its end.
     #[default]
     Closed,
@@ -76,11 +79,11 @@ pub enum Stdin {
 
 /// How a command went.
 #[derive(Clone, Debug)]
-pub struct RunOut {
+pub struct RunToolOutput {
     /// Its id, where it was left in the background.
     pub id: Option<String>,
     /// Running, or how it ended.
-    pub state: State,
+    pub state: ProcessStatus,
     /// Both streams, in the order written unless they were asked for apart.
     pub merged: String,
     /// Standard output; both streams where they are merged.
@@ -94,13 +97,13 @@ pub struct RunOut {
     /// The limit that it ran under.
     pub timeout: Option<Duration>,
     /// The walls around it.
-    pub level: Level,
+    pub sandbox_level: SandboxLevel,
     /// The file with all of its raw output.
     pub file: Option<String>,
     /// Bytes of output in all, shown or not.
-    pub written: u64,
+    pub total_bytes: u64,
     /// Bytes of output that are not in the texts here.
-    pub unseen: u64,
+    pub omitted_bytes: u64,
     /// It left processes behind that held its output open; they were ended.
     pub left_behind: bool,
     /// What a wall refused, in words.
@@ -110,19 +113,19 @@ pub struct RunOut {
     /// The caller gave up on it.
     pub cancelled: bool,
     /// Which end of a long output matters.
-    pub keep: Keep,
+    pub keep: TruncateSide,
     /// Where the next command starts, if that is not where this one ended.
     pub strayed: Option<String>,
     /// It was left in the background of a process that serves one call and exits, and ends with it.
     pub ends_with_call: bool,
 }
 
-impl Tool for Run {
+impl Tool for RunTool {
     const NAME: &'static str = "run";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::EXECUTES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES).union(Effects::EXECUTES);
     const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     const TIMEOUT: Duration = Duration::MAX;
-    type Output = RunOut;
+    type Output = RunToolOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         let line = if self.argv.is_empty() {
@@ -135,7 +138,7 @@ impl Tool for Run {
         Some(AccessRequest { command: Some(command), ..AccessRequest::default() })
     }
 
-    async fn run(mut self, call: &Call) -> Result<RunOut> {
+    async fn run(mut self, call: &Call) -> Result<RunToolOutput> {
         if self.session_timeout {
             self.timeout = call.session.command_timeout.or(self.timeout);
         }
@@ -145,39 +148,39 @@ impl Tool for Run {
         if self.script.contains('\0') {
             return Err(Error::failed("the command has a NUL character in it, which no shell takes"));
         }
-        let gone = self.come_back(call).await?;
+        let gone = self.reset_missing_dir(call).await?;
         let command = self.command(call)?;
         let label = self.description.as_deref().unwrap_or(&self.script);
         let id = call.tasks().start(call, command, self.timeout, label).await?;
 
         if self.background {
-            let info = super::look(call, &id).await?;
+            let info = super::task_info(call, &id).await?;
             let ends_with_call = !call.tasks().outlives_call();
-            return Ok(RunOut { ends_with_call, ..self.told(info, TaskOutput::default(), Some(id.0)) });
+            return Ok(RunToolOutput { ends_with_call, ..self.to_output(info, TaskOutput::default(), Some(id.0)) });
         }
-        let mut leash = Leash { call, id: &id, held: true };
-        let mut info = call.tasks().wait(call, &id, Until::End).await;
+        let mut leash = StopOnDrop { call, id: &id, held: true };
+        let mut info = call.tasks().wait(call, &id, WaitUntil::Exit).await;
         let cancelled = call.cancel.is_cancelled();
-        if cancelled && !matches!(&info, Ok(info) if info.state.exit().is_some()) {
+        if cancelled && !matches!(&info, Ok(info) if info.status.exit().is_some()) {
             info = call.tasks().stop(call, &id).await;
         }
         let info = info?;
-        leash.held = info.state.exit().is_none();
+        leash.held = info.status.exit().is_none();
         let output = self.output(call, &id, &info).await?;
         call.tasks().forget(call, &id).await;
-        let strayed = self.follow(call, &info.state).await.or(gone);
-        Ok(RunOut { cancelled, strayed, ..self.told(info, output, None) })
+        let strayed = self.follow_cwd(call, &info.status).await.or(gone);
+        Ok(RunToolOutput { cancelled, strayed, ..self.to_output(info, output, None) })
     }
 }
 
 /// Ends a command that nobody waits for any more, because the call itself was dropped.
-struct Leash<'a> {
+struct StopOnDrop<'a> {
     call: &'a Call,
     id: &'a TaskId,
     held: bool,
 }
 
-impl Drop for Leash<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         if self.held {
             // Nothing can be awaited here; one poll is enough to hand over the order.
@@ -187,100 +190,102 @@ impl Drop for Leash<'_> {
     }
 }
 
-impl Run {
-    fn command(&self, call: &Call) -> Result<Command> {
+impl RunTool {
+    fn command(&self, call: &Call) -> Result<ProcessSpec> {
         let workspace = &call.session.workspace;
-        let here = call.session.dir()?;
+        let here = call.session.cwd()?;
         let dir = match &self.dir {
             Some(dir) => workspace.check(Path::new(dir), Access::Read, Some(&here))?,
             None => here,
         };
-        let roots = workspace.roots().iter().map(|root| whole(call, root)).collect::<Result<_>>()?;
+        let roots = workspace.roots().iter().map(|root| root_path(call, root)).collect::<Result<_>>()?;
         let input = match &self.stdin {
-            Stdin::Closed => Input::Closed,
-            Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
-            Stdin::Open => Input::Open,
+            RunStdin::Closed => StdinSource::Closed,
+            RunStdin::Text(text) => StdinSource::Bytes(text.clone().into_bytes()),
+            RunStdin::Open => StdinSource::Open,
         };
-        Ok(Command {
+        Ok(ProcessSpec {
             script: self.argv.is_empty().then(|| self.script.clone()),
             argv: self.argv.clone(),
-            dir,
+            cwd: dir,
             roots,
             env: self.env.clone().into_iter().collect(),
-            input,
-            network: if self.offline { Network::Off } else { Network::Configured },
-            terminal: self.terminal.then_some(Terminal { rows: 24, columns: 80 }),
-            tell_dir: self.keep_dir && !self.background && may_move(&self.script),
+            stdin: input,
+            network: if self.offline { NetworkAccess::Off } else { NetworkAccess::Configured },
+            terminal: self.terminal.then_some(TerminalSize { rows: 24, columns: 80 }),
+            report_cwd: self.keep_dir && !self.background && may_change_dir(&self.script),
             streams: self.streams,
         })
     }
 
     /// Back to the top if the session's folder is gone, and then a word about it.
-    async fn come_back(&self, call: &Call) -> Result<Option<String>> {
-        let (here, top) = (call.session.dir()?, call.top()?);
-        if !self.keep_dir || here.on_host() == top.on_host() || is_folder(call, &here).await {
+    async fn reset_missing_dir(&self, call: &Call) -> Result<Option<String>> {
+        let (here, top) = (call.session.cwd()?, call.workspace_root()?);
+        if !self.keep_dir || here.host_path() == top.host_path() || is_folder(call, &here).await {
             return Ok(None);
         }
         let said = format!("{here} is gone; commands start in {top} again");
-        call.session.go_to(top);
+        call.session.set_cwd(top);
         Ok(Some(said))
     }
 
     /// Goes where the shell went. A place where no command may start leads to the top, and then a word about it.
-    async fn follow(&self, call: &Call, state: &State) -> Option<String> {
-        let State::Ended(exit) = state else { return None };
+    async fn follow_cwd(&self, call: &Call, state: &ProcessStatus) -> Option<String> {
+        let ProcessStatus::Exited(exit) = state else { return None };
         let ended = exit.dir.as_ref().filter(|_| self.keep_dir)?;
         let workspace = &call.session.workspace;
         let beneath = |root: &Root| Some((root.dir.clone(), ended.strip_prefix(&root.dir).ok()?.to_owned()));
         let nearest =
             workspace.roots().iter().filter_map(|root| beneath(root)).max_by_key(|(dir, _)| dir.as_os_str().len());
-        let why = match nearest.map(|(root, rest)| workspace.at(&root, rest, Access::Read)) {
+        let why = match nearest.map(|(root, rest)| workspace.resolve_in_root(&root, rest, Access::Read)) {
             Some(Ok(place)) if is_folder(call, &place).await => {
-                call.session.go_to(place);
+                call.session.set_cwd(place);
                 return None;
             }
             Some(Ok(_)) => "is gone or cannot be read",
             Some(Err(_)) => "may not be read",
             None => "is outside the workspace",
         };
-        let top = call.top().ok()?;
-        let shown = workspace.shown(ended);
+        let top = call.workspace_root().ok()?;
+        let shown = workspace.display_path(ended);
         let said = format!("the command ended in {shown}, which {why}; the next one starts in {top}");
-        call.session.go_to(top);
+        call.session.set_cwd(top);
         Some(said)
     }
 
     /// The end of the output that matters.
     async fn output(&self, call: &Call, id: &TaskId, info: &TaskInfo) -> Result<TaskOutput> {
         let from = match self.keep {
-            Keep::Head => 0,
-            Keep::Tail => info.written.saturating_sub(super::SHOWN as u64),
+            TruncateSide::KeepHead => 0,
+            TruncateSide::KeepTail => info.output_bytes.saturating_sub(super::MAX_OUTPUT_BYTES as u64),
         };
-        call.tasks().output(call, id, from, super::SHOWN).await
+        call.tasks().output(call, id, from, super::MAX_OUTPUT_BYTES).await
     }
 
-    fn told(&self, info: TaskInfo, output: TaskOutput, id: Option<String>) -> RunOut {
-        let exit = info.state.exit().cloned();
-        RunOut {
+    fn to_output(&self, info: TaskInfo, output: TaskOutput, id: Option<String>) -> RunToolOutput {
+        let exit = info.status.exit().cloned();
+        RunToolOutput {
             id,
             exit: exit.as_ref().map(|exit| exit.code),
             left_behind: exit.as_ref().is_some_and(|exit| exit.left_behind),
             denials: exit.map(|exit| exit.denials).unwrap_or_default(),
-            timed_out: matches!(info.state, State::TimedOut(_)),
+            timed_out: matches!(info.status, ProcessStatus::TimedOut(_)),
             cancelled: false,
-            unseen: match self.keep {
-                Keep::Head => info.written.saturating_sub(output.next) + output.skipped,
-                Keep::Tail => info.written.saturating_sub(super::SHOWN as u64) + output.skipped,
+            omitted_bytes: match self.keep {
+                TruncateSide::KeepHead => info.output_bytes.saturating_sub(output.next) + output.skipped,
+                TruncateSide::KeepTail => {
+                    info.output_bytes.saturating_sub(super::MAX_OUTPUT_BYTES as u64) + output.skipped
+                }
             },
-            written: info.written,
+            total_bytes: info.output_bytes,
             merged: output.merged,
             stdout: output.stdout,
             stderr: output.stderr,
-            ran: info.ran,
+            ran: info.elapsed,
             timeout: self.timeout,
-            level: info.level,
-            file: info.file,
-            state: info.state,
+            sandbox_level: info.sandbox_level,
+            file: info.output_file,
+            state: info.status,
             keep: self.keep,
             strayed: None,
             ends_with_call: false,
@@ -293,24 +298,24 @@ const ENDS_WITH_CALL: &str = "It ends when this call returns, because this proce
                               Run it in the foreground, or in a session that lasts.";
 
 /// Whether a script can change its folder. Asking a shell where it ended costs a process, and most have not moved.
-fn may_move(script: &str) -> bool {
+fn may_change_dir(script: &str) -> bool {
     ["cd", "pushd", "popd", "eval", "source", ". "].iter().any(|word| script.contains(word))
 }
 
 async fn is_folder(call: &Call, place: &SafePath) -> bool {
-    call.host().stat(place).await.is_ok_and(|about| about.kind == Kind::Folder)
+    call.host().stat(place).await.is_ok_and(|about| about.kind == FileKind::Folder)
 }
 
 /// A whole root, with all the rights it has.
-fn whole(call: &Call, root: &Root) -> Result<SafePath> {
-    let access = if root.rights == Rights::Write { Access::Write } else { Access::Read };
-    call.session.workspace.at(&root.dir, "", access)
+fn root_path(call: &Call, root: &Root) -> Result<SafePath> {
+    let access = if root.rights == RootPermission::Write { Access::Write } else { Access::Read };
+    call.session.workspace.resolve_in_root(&root.dir, "", access)
 }
 
 /// How the dialects tell of a command.
-impl RunOut {
+impl RunToolOutput {
     /// 000: `exit code: N`, then the output. A command that fails is no error.
-    pub fn status_first(self) -> Reply {
+    pub fn render_status_first(self) -> Reply {
         if let Some(id) = &self.id {
             let next = if self.ends_with_call { ENDS_WITH_CALL } else { "ask for its status or its output by this id" };
             let text = format!("started in the background; process id: {id}\n{next}");
@@ -325,32 +330,32 @@ impl RunOut {
     }
 
     /// 001: `{stdout, stderr, exitCode}`.
-    pub fn streams(self) -> Reply {
+    pub fn render_streams(self) -> Reply {
         let mut data = json!({ "stdout": self.stdout, "stderr": self.stderr, "exitCode": self.code() });
         if self.timed_out {
             data["timedOut"] = true.into();
         }
-        if self.unseen > 0 {
+        if self.omitted_bytes > 0 {
             let whole = self.file.as_ref().map(|file| format!("; the whole is in {file}")).unwrap_or_default();
-            let shown = self.written.saturating_sub(self.unseen);
-            data["truncated"] = format!("the last {shown} of {} bytes are here{whole}", self.written).into();
+            let shown = self.total_bytes.saturating_sub(self.omitted_bytes);
+            data["truncated"] = format!("the last {shown} of {} bytes are here{whole}", self.total_bytes).into();
         }
-        let remarks = self.remarks();
+        let remarks = self.notes();
         if !remarks.is_empty() {
             data["notes"] = remarks.into();
         }
         let json = Reply::json(data);
         // The file with the whole output holds no JSON, so the size of the JSON says nothing about it.
-        let source_bytes = self.file.is_some().then_some(self.written);
+        let source_bytes = self.file.is_some().then_some(self.total_bytes);
         let reply = self.reply(String::new(), String::new());
-        Reply { text: json.text, data: json.data, form: json.form, source_bytes, ..reply }
+        Reply { text: json.text, data: json.data, format: json.format, source_bytes, ..reply }
     }
 
     /// 002: the output, then `[exit code: N]` where it is not zero. A command that fails is no error.
-    pub fn status_last(self) -> Reply {
+    pub fn render_status_last(self) -> Reply {
         let mut reply = self.reply(String::new(), self.merged.clone());
         if self.timed_out {
-            push_line(&mut reply.after, &format!("[{}]", self.timeout_told()));
+            push_line(&mut reply.after, &format!("[{}]", self.timeout_message()));
         }
         match self.code() {
             0 => {}
@@ -363,12 +368,12 @@ impl RunOut {
     }
 
     /// 003: the output, or an error with the exit code and the output.
-    pub fn text_or_error(self) -> Reply {
+    pub fn render_text_or_error(self) -> Reply {
         let code = self.code();
         let (before, text) = match (self.timed_out, code, self.merged.is_empty()) {
-            (true, _, true) => (String::new(), self.timeout_told()),
-            (true, _, false) => (format!("{}: ", self.timeout_told()), self.merged.clone()),
-            (false, 0, true) if self.remarks().is_empty() => {
+            (true, _, true) => (String::new(), self.timeout_message()),
+            (true, _, false) => (format!("{}: ", self.timeout_message()), self.merged.clone()),
+            (false, 0, true) if self.notes().is_empty() => {
                 (String::new(), "command completed with no output".to_owned())
             }
             (false, 0, _) => (String::new(), self.merged.clone()),
@@ -380,10 +385,10 @@ impl RunOut {
     }
 
     /// 004: the output; a command that fails is an error whose first line is `Exit code N`. In the background, the id.
-    pub fn merged_or_error(self) -> Reply {
+    pub fn render_merged_or_error(self) -> Reply {
         if let Some(id) = &self.id {
             let file = self.file.as_ref().map(|file| format!(" Its output is also in {file}.")).unwrap_or_default();
-            let limit = self.timeout.map(|limit| format!(" It is stopped after {}.", super::seconds(limit)));
+            let limit = self.timeout.map(|limit| format!(" It is stopped after {}.", super::format_duration(limit)));
             let next =
                 if self.ends_with_call { ENDS_WITH_CALL } else { "Ask for the task's output by this ID, or stop it." };
             let limit = limit.unwrap_or_default();
@@ -392,7 +397,7 @@ impl RunOut {
         }
         let mut first = Vec::new();
         if self.timed_out {
-            first.push(self.timeout_told());
+            first.push(self.timeout_message());
         } else if self.cancelled {
             first.push("Command was interrupted".to_owned());
         } else if self.code() != 0 {
@@ -414,19 +419,19 @@ impl RunOut {
         self.exit.unwrap_or(0)
     }
 
-    fn timeout_told(&self) -> String {
+    fn timeout_message(&self) -> String {
         let limit = self.timeout.unwrap_or(self.ran);
-        format!("Command timed out after {} and was ended", super::seconds(limit))
+        format!("Command timed out after {} and was ended", super::format_duration(limit))
     }
 
-    fn remarks(&self) -> Vec<String> {
-        super::remarks(&self.state).into_iter().chain(self.strayed.clone()).collect()
+    fn notes(&self) -> Vec<String> {
+        super::exit_notes(&self.state).into_iter().chain(self.strayed.clone()).collect()
     }
 
     /// The output, with what must be said beside it. Only the output is truncated.
     fn reply(&self, before: String, text: String) -> Reply {
         let mut after = String::new();
-        self.remarks().iter().for_each(|remark| push_line(&mut after, &format!("[{remark}]")));
+        self.notes().iter().for_each(|remark| push_line(&mut after, &format!("[{remark}]")));
         let data = json!({
             "stdout": self.stdout,
             "stderr": self.stderr,
@@ -436,26 +441,27 @@ impl RunOut {
             "durationMs": self.ran.as_millis() as u64,
         });
         // Lines that were never taken in cannot be counted; those that were are the least there are.
-        let cut = (self.unseen > 0).then(|| Cut { bytes: self.written, lines: self.merged.lines().count() as u64 });
+        let cut = (self.omitted_bytes > 0)
+            .then(|| Truncation { bytes: self.total_bytes, lines: self.merged.lines().count() as u64 });
         Reply {
             text,
             before,
             after,
             data: Some(data),
-            cut,
-            source_bytes: super::source_bytes(self.written, self.unseen, &self.merged),
-            exit: self.exit,
-            keep: self.keep,
-            spill: self.file.clone(),
-            wall: Some(self.level.name().to_owned()),
+            truncation: cut,
+            source_bytes: super::source_bytes(self.total_bytes, self.omitted_bytes, &self.merged),
+            exit_code: self.exit,
+            truncate_side: self.keep,
+            spill_file: self.file.clone(),
+            sandbox: Some(self.sandbox_level.name().to_owned()),
             ..Reply::default()
         }
     }
 }
 
-impl From<RunOut> for Reply {
-    fn from(out: RunOut) -> Self {
-        out.merged_or_error()
+impl From<RunToolOutput> for Reply {
+    fn from(out: RunToolOutput) -> Self {
+        out.render_merged_or_error()
     }
 }
 
@@ -472,30 +478,36 @@ mod tests {
 
     use futures::FutureExt;
     use helve_contract::{
-        Cut, Keep, Tool,
-        ports::{Exit, State},
+        Tool, TruncateSide, Truncation,
+        ports::{ProcessExit, ProcessStatus},
     };
 
-    use super::{Run, RunOut, Stdin};
-    use crate::shell::testing::{Fake, exit};
+    use super::{RunStdin, RunTool, RunToolOutput};
+    use crate::shell::testing::{FakeTasks, exit};
 
-    async fn out(state: State, writes: &[&'static str]) -> RunOut {
-        let run = Run { script: "x".into(), timeout: Some(Duration::from_secs(5)), ..Run::default() };
-        run.run(&Fake::new(state, writes).call()).await.unwrap()
+    async fn out(state: ProcessStatus, writes: &[&'static str]) -> RunToolOutput {
+        let run = RunTool { script: "x".into(), timeout: Some(Duration::from_secs(5)), ..RunTool::default() };
+        run.run(&FakeTasks::new(state, writes).call()).await.unwrap()
     }
 
     /// The five ways of telling, and which of them call it an error.
-    fn told(out: &RunOut) -> [String; 5] {
-        [RunOut::status_first, RunOut::streams, RunOut::status_last, RunOut::text_or_error, RunOut::merged_or_error]
-            .map(|tell| {
-                let reply = tell(out.clone());
-                format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.full_text())
-            })
+    fn told(out: &RunToolOutput) -> [String; 5] {
+        [
+            RunToolOutput::render_status_first,
+            RunToolOutput::render_streams,
+            RunToolOutput::render_status_last,
+            RunToolOutput::render_text_or_error,
+            RunToolOutput::render_merged_or_error,
+        ]
+        .map(|tell| {
+            let reply = tell(out.clone());
+            format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.full_text())
+        })
     }
 
     #[tokio::test]
     async fn each_dialect_tells_of_success_in_its_way() {
-        let good = out(State::Ended(exit(0)), &["one\n", "!two\n"]).await;
+        let good = out(ProcessStatus::Exited(exit(0)), &["one\n", "!two\n"]).await;
         assert_eq!(
             told(&good),
             [
@@ -506,7 +518,7 @@ mod tests {
                 "one\ntwo\n",
             ]
         );
-        let quiet = out(State::Ended(exit(0)), &[]).await;
+        let quiet = out(ProcessStatus::Exited(exit(0)), &[]).await;
         assert_eq!(
             told(&quiet),
             [
@@ -518,12 +530,12 @@ mod tests {
             ]
         );
         assert_eq!(
-            RunOut { unseen: 5, written: 9, ..good.clone() }.streams().text,
+            RunToolOutput { omitted_bytes: 5, total_bytes: 9, ..good.clone() }.render_streams().text,
             r#"{"stdout":"one\n","stderr":"two\n","exitCode":0,"truncated":"the last 4 of 9 bytes are here; the whole is in /spill/t1"}"#
         );
-        let reply = good.merged_or_error();
+        let reply = good.render_merged_or_error();
         assert_eq!(
-            (reply.exit, reply.wall.as_deref(), reply.spill.as_deref()),
+            (reply.exit_code, reply.sandbox.as_deref(), reply.spill_file.as_deref()),
             (Some(0), Some("L3"), Some("/spill/t1"))
         );
     }
@@ -531,7 +543,7 @@ mod tests {
     #[tokio::test]
     async fn each_dialect_tells_of_failure_in_its_way() {
         assert_eq!(
-            told(&out(State::Ended(exit(2)), &["!no such thing\n"]).await),
+            told(&out(ProcessStatus::Exited(exit(2)), &["!no such thing\n"]).await),
             [
                 "exit code: 2\nno such thing\n",
                 r#"{"stdout":"","stderr":"no such thing\n","exitCode":2}"#,
@@ -541,7 +553,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(&out(State::TimedOut(exit(143)), &["part"]).await),
+            told(&out(ProcessStatus::TimedOut(exit(143)), &["part"]).await),
             [
                 "exit code: 143; timeout\npart",
                 r#"{"stdout":"part","stderr":"","exitCode":143,"timedOut":true}"#,
@@ -555,9 +567,9 @@ mod tests {
     #[tokio::test]
     async fn jobs_that_remained_and_refusals_are_told() {
         let denials = vec!["writing /etc/x was refused by the sandbox".to_owned()];
-        let state = State::Ended(Exit { code: 0, signal: None, left_behind: true, denials, dir: None });
+        let state = ProcessStatus::Exited(ProcessExit { code: 0, signal: None, left_behind: true, denials, dir: None });
         assert_eq!(
-            out(state, &["started\n"]).await.merged_or_error().full_text(),
+            out(state, &["started\n"]).await.render_merged_or_error().full_text(),
             "started\n[A job remained when the command ended, and was ended with it. Start long jobs in the background.]\n\
              [writing /etc/x was refused by the sandbox]"
         );
@@ -565,14 +577,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_starts_where_it_is_told_with_all_roots() {
-        let fake = Fake::ends(0, &[]);
-        let run = Run {
+        let fake = FakeTasks::ends(0, &[]);
+        let run = RunTool {
             script: "ls".into(),
             dir: Some("sub".into()),
             env: [("A".to_owned(), "1".to_owned())].into(),
-            stdin: Stdin::Text("in".into()),
+            stdin: RunStdin::Text("in".into()),
             description: Some("List".into()),
-            ..Run::default()
+            ..RunTool::default()
         };
         run.run(&fake.call()).await.unwrap();
         assert_eq!(
@@ -583,15 +595,15 @@ mod tests {
 
     #[tokio::test]
     async fn in_the_background_only_the_id_comes_back() {
-        let fake = Fake::new(State::Running, &["early"]);
-        let run = || Run { script: "server".into(), background: true, stdin: Stdin::Open, ..Run::default() };
+        let fake = FakeTasks::new(ProcessStatus::Running, &["early"]);
+        let run = || RunTool { script: "server".into(), background: true, stdin: RunStdin::Open, ..RunTool::default() };
         let out = run().run(&fake.call()).await.unwrap();
         assert_eq!(
-            out.clone().status_first().text,
+            out.clone().render_status_first().text,
             "started in the background; process id: t1\nask for its status or its output by this id"
         );
         assert_eq!(
-            out.merged_or_error().text,
+            out.render_merged_or_error().text,
             "Command running in background with ID: t1. Ask for the task's output by this ID, or stop it. \
              Its output is also in /spill/t1."
         );
@@ -600,33 +612,36 @@ mod tests {
 
     #[tokio::test]
     async fn a_background_command_that_ends_with_the_call_says_so() {
-        let fake = Fake::for_one_call();
-        let out = Run { script: "server".into(), background: true, ..Run::default() }.run(&fake.call()).await.unwrap();
+        let fake = FakeTasks::for_one_call();
+        let out = RunTool { script: "server".into(), background: true, ..RunTool::default() }
+            .run(&fake.call())
+            .await
+            .unwrap();
         assert_eq!(
-            out.clone().status_first().text,
+            out.clone().render_status_first().text,
             "started in the background; process id: t1\nIt ends when this call returns, because this process serves one \
              call and exits. Run it in the foreground, or in a session that lasts."
         );
-        assert!(out.merged_or_error().text.starts_with(
+        assert!(out.render_merged_or_error().text.starts_with(
             "Command running in background with ID: t1. It ends when this call returns, because this process serves one"
         ));
     }
 
     #[tokio::test]
     async fn giving_up_stops_the_command_and_keeps_what_it_wrote() {
-        let fake = Fake::new(State::Running, &["half"]);
+        let fake = FakeTasks::new(ProcessStatus::Running, &["half"]);
         let call = fake.call();
         call.cancel.cancel();
-        let out = Run { script: "sleep 99".into(), ..Run::default() }.run(&call).await.unwrap();
-        assert_eq!(out.status_first().full_text(), "exit code: 143; canceled\nhalf");
+        let out = RunTool { script: "sleep 99".into(), ..RunTool::default() }.run(&call).await.unwrap();
+        assert_eq!(out.render_status_first().full_text(), "exit code: 143; canceled\nhalf");
         assert_eq!(fake.log()[1..], ["wait End", "stop", "forget"]);
     }
 
     #[tokio::test]
     async fn a_call_that_is_dropped_takes_its_command_with_it() {
-        let fake = Fake::new(State::Running, &[]);
+        let fake = FakeTasks::new(ProcessStatus::Running, &[]);
         let call = fake.call();
-        let mut work = Box::pin(Run { script: "sleep 99".into(), ..Run::default() }.run(&call));
+        let mut work = Box::pin(RunTool { script: "sleep 99".into(), ..RunTool::default() }.run(&call));
         assert!(work.as_mut().now_or_never().is_none());
         drop(work);
         assert_eq!(fake.log()[1..], ["wait End", "stop"]);
@@ -634,12 +649,18 @@ mod tests {
 
     #[tokio::test]
     async fn long_output_tells_its_true_size_and_keeps_the_remarks() {
-        let long: &'static str = "x\n".repeat(super::super::SHOWN / 2 + 3).leak();
-        let state = State::Ended(Exit { code: 1, signal: None, left_behind: true, denials: Vec::new(), dir: None });
-        for keep in [Keep::Head, Keep::Tail] {
-            let run = Run { script: "yes".into(), keep, ..Run::default() };
-            let reply = run.run(&Fake::new(state.clone(), &[long]).call()).await.unwrap().status_last();
-            assert_eq!(reply.cut, Some(Cut { bytes: 524_294, lines: 262_144 }));
+        let long: &'static str = "x\n".repeat(super::super::MAX_OUTPUT_BYTES / 2 + 3).leak();
+        let state = ProcessStatus::Exited(ProcessExit {
+            code: 1,
+            signal: None,
+            left_behind: true,
+            denials: Vec::new(),
+            dir: None,
+        });
+        for keep in [TruncateSide::KeepHead, TruncateSide::KeepTail] {
+            let run = RunTool { script: "yes".into(), keep, ..RunTool::default() };
+            let reply = run.run(&FakeTasks::new(state.clone(), &[long]).call()).await.unwrap().render_status_last();
+            assert_eq!(reply.truncation, Some(Truncation { bytes: 524_294, lines: 262_144 }));
             assert!(
                 reply.after.starts_with("[A job remained") && reply.after.ends_with("background.]\n[exit code: 1]")
             );
@@ -648,7 +669,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_empty_command_is_refused() {
-        let error = Run { script: " \n".into(), ..Run::default() }.run(&Fake::ends(0, &[]).call()).await.unwrap_err();
+        let error = RunTool { script: " \n".into(), ..RunTool::default() }
+            .run(&FakeTasks::ends(0, &[]).call())
+            .await
+            .unwrap_err();
         assert_eq!(error.to_string(), "the command is empty");
     }
 }

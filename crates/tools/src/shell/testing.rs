@@ -7,41 +7,43 @@ use std::{
 
 use helve_contract::{
     Call, Error, Result, async_trait,
-    ports::{Command, Exit, Level, Signal, State, TaskId, TaskInfo, TaskOutput, Tasks, Until},
+    ports::{
+        ProcessExit, ProcessSpec, ProcessStatus, SandboxLevel, Signal, TaskId, TaskInfo, TaskOutput, Tasks, WaitUntil,
+    },
 };
 
-use crate::testing::Memory;
+use crate::testing::FakeHost;
 
 /// One pretended command, whatever is started.
-pub(crate) struct Fake {
+pub(crate) struct FakeTasks {
     /// What it writes: standard output, and standard error where the text starts with `!`.
     pub(crate) writes: Vec<&'static str>,
     /// How it ends, or that it runs on.
-    pub(crate) state: State,
+    pub(crate) state: ProcessStatus,
     /// What was done to it.
     pub(crate) log: Mutex<Vec<String>>,
     /// The process serves one call and exits.
     one_call: bool,
 }
 
-impl Fake {
-    pub(crate) fn new(state: State, writes: &[&'static str]) -> Arc<Self> {
+impl FakeTasks {
+    pub(crate) fn new(state: ProcessStatus, writes: &[&'static str]) -> Arc<Self> {
         Arc::new(Self { writes: writes.to_vec(), state, log: Mutex::default(), one_call: false })
     }
 
     /// A command that runs on, in a process that serves one call.
     pub(crate) fn for_one_call() -> Arc<Self> {
-        Arc::new(Self { writes: Vec::new(), state: State::Running, log: Mutex::default(), one_call: true })
+        Arc::new(Self { writes: Vec::new(), state: ProcessStatus::Running, log: Mutex::default(), one_call: true })
     }
 
     /// A command that ends by itself.
     pub(crate) fn ends(code: i32, writes: &[&'static str]) -> Arc<Self> {
-        Self::new(State::Ended(exit(code)), writes)
+        Self::new(ProcessStatus::Exited(exit(code)), writes)
     }
 
     /// A call in a session whose commands are this one.
     pub(crate) fn call(self: &Arc<Self>) -> Call {
-        let mut call = Memory::with(&[("sub/a", "")]).call();
+        let mut call = FakeHost::with(&[("sub/a", "")]).call();
         Arc::get_mut(&mut call.session).unwrap().ports.tasks = self.clone();
         call
     }
@@ -50,7 +52,7 @@ impl Fake {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn did(&self, what: String) {
+    fn record(&self, what: String) {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
@@ -58,45 +60,45 @@ impl Fake {
         self.writes.iter().map(|text| text.trim_start_matches('!')).collect()
     }
 
-    fn info(&self, state: State) -> TaskInfo {
+    fn info(&self, state: ProcessStatus) -> TaskInfo {
         TaskInfo {
             id: TaskId("t1".into()),
             command: "make all".into(),
-            state,
-            ran: Duration::from_millis(1250),
-            written: self.merged().len() as u64,
-            level: Level::Full,
-            file: Some("/spill/t1".into()),
+            status: state,
+            elapsed: Duration::from_millis(1250),
+            output_bytes: self.merged().len() as u64,
+            sandbox_level: SandboxLevel::Full,
+            output_file: Some("/spill/t1".into()),
         }
     }
 }
 
 /// A plain end.
-pub(crate) fn exit(code: i32) -> Exit {
-    Exit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None }
+pub(crate) fn exit(code: i32) -> ProcessExit {
+    ProcessExit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None }
 }
 
 #[async_trait]
-impl Tasks for Fake {
-    async fn start(&self, _: &Call, command: Command, timeout: Option<Duration>, label: &str) -> Result<TaskId> {
+impl Tasks for FakeTasks {
+    async fn start(&self, _: &Call, command: ProcessSpec, timeout: Option<Duration>, label: &str) -> Result<TaskId> {
         let roots: Vec<String> = command.roots.iter().map(ToString::to_string).collect();
         let script = command.script.unwrap_or_default();
-        self.did(format!(
+        self.record(format!(
             "start `{script}` in {} with {} {:?} {:?} {timeout:?} as {label}",
-            command.dir,
+            command.cwd,
             roots.join(" "),
             command.env,
-            command.input
+            command.stdin
         ));
         Ok(TaskId("t1".into()))
     }
 
-    async fn wait(&self, call: &Call, id: &TaskId, until: Until) -> Result<TaskInfo> {
+    async fn wait(&self, call: &Call, id: &TaskId, until: WaitUntil) -> Result<TaskInfo> {
         if id.0 != "t1" {
             return Err(Error::failed(format!("no task `{id}` in this session")));
         }
-        self.did(format!("wait {until:?}"));
-        if until == Until::End && self.state == State::Running {
+        self.record(format!("wait {until:?}"));
+        if until == WaitUntil::Exit && self.state == ProcessStatus::Running {
             call.cancel.cancelled().await;
         }
         Ok(self.info(self.state.clone()))
@@ -119,18 +121,18 @@ impl Tasks for Fake {
     }
 
     async fn input(&self, _: &Call, _: &TaskId, bytes: &[u8]) -> Result<()> {
-        self.did(format!("input {:?}", String::from_utf8_lossy(bytes)));
+        self.record(format!("input {:?}", String::from_utf8_lossy(bytes)));
         Ok(())
     }
 
     async fn signal(&self, _: &Call, _: &TaskId, signal: Signal) -> Result<()> {
-        self.did(format!("signal {}", signal.name()));
+        self.record(format!("signal {}", signal.name()));
         Ok(())
     }
 
     async fn stop(&self, _: &Call, _: &TaskId) -> Result<TaskInfo> {
-        self.did("stop".to_owned());
-        Ok(self.info(State::Stopped(exit(143))))
+        self.record("stop".to_owned());
+        Ok(self.info(ProcessStatus::Stopped(exit(143))))
     }
 
     async fn list(&self, _: &Call) -> Vec<TaskInfo> {
@@ -138,7 +140,7 @@ impl Tasks for Fake {
     }
 
     async fn forget(&self, _: &Call, _: &TaskId) {
-        self.did("forget".to_owned());
+        self.record("forget".to_owned());
     }
 
     fn outlives_call(&self) -> bool {

@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use helve_contract::{Call, Effects, Error, Port, PortSet, Problem, Reply, Result, Tool, ports::Question};
+use helve_contract::{ArgumentProblem, Call, Effects, Error, Port, PortSet, Reply, Result, Tool, ports::Question};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 /// Puts questions to the user, and waits for the answers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Ask {
+pub struct UserAskTool {
     /// 1 to 4 questions.
     pub questions: Vec<Question>,
     /// Answers that are known already, by the question's text; these are not asked.
@@ -22,22 +22,22 @@ pub struct Ask {
 
 /// The questions, and what was answered.
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub struct UserAskOutput {
     /// What was asked.
     pub questions: Vec<Question>,
     /// The answers, by the question's text.
     pub answers: BTreeMap<String, String>,
 }
 
-impl Tool for Ask {
+impl Tool for UserAskTool {
     const NAME: &'static str = "user_ask";
     const EFFECTS: Effects = Effects::BLOCKS;
     const NEEDS: PortSet = PortSet::of(&[Port::User]);
     const TIMEOUT: Duration = Duration::MAX;
-    type Output = Answered;
+    type Output = UserAskOutput;
 
-    async fn run(self, call: &Call) -> Result<Answered> {
-        let problems = problems(&self.questions);
+    async fn run(self, call: &Call) -> Result<UserAskOutput> {
+        let problems = validate(&self.questions);
         if !problems.is_empty() {
             return Err(Error::InvalidArgs(problems));
         }
@@ -56,14 +56,14 @@ impl Tool for Ask {
                 }
             }
         }
-        Ok(Answered { questions: self.questions, answers })
+        Ok(UserAskOutput { questions: self.questions, answers })
     }
 }
 
 /// All that is wrong with the questions.
-fn problems(questions: &[Question]) -> Vec<Problem> {
+fn validate(questions: &[Question]) -> Vec<ArgumentProblem> {
     let mut problems = Vec::new();
-    let mut wrong = |path: String, text: &str| problems.push(Problem::Other { path, text: text.to_owned() });
+    let mut wrong = |path: String, text: &str| problems.push(ArgumentProblem::Other { path, text: text.to_owned() });
     if !(1..=4).contains(&questions.len()) {
         wrong("questions".into(), "there must be 1 to 4");
     }
@@ -89,8 +89,8 @@ fn problems(questions: &[Question]) -> Vec<Problem> {
     problems
 }
 
-impl From<Answered> for Reply {
-    fn from(Answered { questions, answers }: Answered) -> Self {
+impl From<UserAskOutput> for Reply {
+    fn from(UserAskOutput { questions, answers }: UserAskOutput) -> Self {
         let lines: Vec<String> = questions
             .iter()
             .map(|question| match answers.get(&question.question) {
@@ -105,11 +105,11 @@ impl From<Answered> for Reply {
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::{Reply, Tool, ports::Nobody};
+    use helve_contract::{Reply, Tool, ports::NoUser};
     use serde_json::{Value, json};
 
-    use super::Ask;
-    use crate::user::testing::{Person, call};
+    use super::UserAskTool;
+    use crate::user::testing::{FakeUser, call};
 
     fn two() -> Value {
         let option = |label: &str| json!({ "label": label, "description": "" });
@@ -119,15 +119,15 @@ mod tests {
         ])
     }
 
-    async fn ask(person: Person, args: Value) -> String {
-        let ask: Ask = serde_json::from_value(args).unwrap();
+    async fn ask(person: FakeUser, args: Value) -> String {
+        let ask: UserAskTool = serde_json::from_value(args).unwrap();
         let reply: Reply = ask.run(&call(person)).await.map_or_else(Into::into, Into::into);
         format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
     }
 
     #[tokio::test]
     async fn the_user_chooses_or_writes() {
-        let person = Person::saying(&[("Which database?", "a file of JSON"), ("Which tests?", "unit, all")]);
+        let person = FakeUser::with_answers(&[("Which database?", "a file of JSON"), ("Which tests?", "unit, all")]);
         assert_eq!(
             ask(person, json!({ "questions": two() })).await,
             "The user answered:\nWhich database? → a file of JSON\nWhich tests? → unit, all"
@@ -137,9 +137,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_answered_already_is_not_asked() {
         let answers = json!({ "Which database?": "SQLite", "Which tests?": "unit" });
-        let ask: Ask = serde_json::from_value(json!({ "questions": two(), "answers": answers })).unwrap();
-        let mut call = call(Person::default());
-        std::sync::Arc::get_mut(&mut call.session).unwrap().ports.user = std::sync::Arc::new(Nobody);
+        let ask: UserAskTool = serde_json::from_value(json!({ "questions": two(), "answers": answers })).unwrap();
+        let mut call = call(FakeUser::default());
+        std::sync::Arc::get_mut(&mut call.session).unwrap().ports.user = std::sync::Arc::new(NoUser);
         let reply = Reply::from(ask.run(&call).await.unwrap());
         assert_eq!(reply.text, "The user answered:\nWhich database? → SQLite\nWhich tests? → unit");
         assert_eq!(reply.data.unwrap()["answers"]["Which tests?"], "unit");
@@ -151,12 +151,15 @@ mod tests {
         let question = json!({ "question": "Q", "header": "a long header", "options": [option, option] });
         let few = json!({ "question": "Q", "header": "", "options": [option] });
         assert_eq!(
-            ask(Person::default(), json!({ "questions": [question, few] })).await,
+            ask(FakeUser::default(), json!({ "questions": [question, few] })).await,
             "error: questions[0].header: is longer than 12 characters; \
              questions[0].options: every label must be there, and differ from the others; \
              questions[1].question: the same question is there twice; answers are told apart by its text; \
              questions[1].options: there must be 2 to 4; the user can always write another answer"
         );
-        assert_eq!(ask(Person::default(), json!({ "questions": [] })).await, "error: questions: there must be 1 to 4");
+        assert_eq!(
+            ask(FakeUser::default(), json!({ "questions": [] })).await,
+            "error: questions: there must be 1 to 4"
+        );
     }
 }

@@ -5,10 +5,10 @@ mod plan;
 mod setting;
 mod todos;
 
-pub use ask::{Answered, Ask};
-pub use plan::{ExitPlan, PlanJudged};
-pub use setting::{Setting, SettingOut};
-pub use todos::{SLATE as TODOS, Todos, TodosOut};
+pub use ask::{UserAskOutput, UserAskTool};
+pub use plan::{UserExitPlanOutput, UserExitPlanTool};
+pub use setting::{UserSettingOutput, UserSettingTool};
+pub use todos::{STATE_KEY as TODOS, UserTodosOutput, UserTodosTool};
 
 use helve_contract::{Call, Error, Result};
 

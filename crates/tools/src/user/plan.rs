@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
-    ports::{Part, Speaker, Verdict},
+    ports::{MessagePart, MessageRole, PlanDecision},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 /// How many messages are looked through for the plan.
-const LOOKED_AT: usize = 20;
+const MAX_MESSAGES: usize = 20;
 /// How many rules and commands are shown and approved with a plan.
 const MAX_LISTED: usize = 20;
 
 /// Shows the plan to the user. If he approves it, plan mode ends and the work can begin.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct ExitPlan {
+pub struct UserExitPlanTool {
     /// The plan; without it, the last words of the model.
     #[serde(default)]
     pub plan: Option<String>,
@@ -31,31 +31,31 @@ pub struct ExitPlan {
 
 /// What the user said to the plan.
 #[derive(Clone, Debug)]
-pub struct PlanJudged {
+pub struct UserExitPlanOutput {
     /// The plan.
     pub plan: String,
     /// What the user said.
-    pub verdict: Verdict,
+    pub verdict: PlanDecision,
     /// Whether an agent and not the main conversation asks.
     pub by_agent: bool,
 }
 
-impl Tool for ExitPlan {
+impl Tool for UserExitPlanTool {
     const NAME: &'static str = "user_exit_plan";
     const EFFECTS: Effects = Effects::BLOCKS;
     const NEEDS: PortSet = PortSet::of(&[Port::User]);
     const TIMEOUT: Duration = Duration::MAX;
-    type Output = PlanJudged;
+    type Output = UserExitPlanOutput;
 
-    async fn run(self, call: &Call) -> Result<PlanJudged> {
-        if !call.user().planning(call).await {
+    async fn run(self, call: &Call) -> Result<UserExitPlanOutput> {
+        if !call.user().is_planning(call).await {
             return Err(Error::failed(
                 "this session is not in plan mode, so there is nothing to approve; begin the work",
             ));
         }
         let plan = match self.plan.filter(|plan| !plan.trim().is_empty()) {
             Some(plan) => plan,
-            None => last_words(call).await?.ok_or_else(|| {
+            None => last_assistant_text(call).await?.ok_or_else(|| {
                 Error::failed("there is no plan yet; write it down in your message, and call this together with it")
             })?,
         };
@@ -70,19 +70,19 @@ impl Tool for ExitPlan {
             shown.push_str(&format!("\n\nIt will also ask for:\n- {}", commands.join("\n- ")));
         }
         let verdict = super::unless_cancelled(call, call.user().approve_plan(call, &shown)).await?;
-        if !matches!(verdict, Verdict::No(_)) {
+        if !matches!(verdict, PlanDecision::Rejected(_)) {
             call.session.set_plan_rules(rules);
         }
-        Ok(PlanJudged { plan, verdict, by_agent: call.session.agent != "main" })
+        Ok(UserExitPlanOutput { plan, verdict, by_agent: call.session.agent != "main" })
     }
 }
 
 /// The last words that the model said in this conversation.
-async fn last_words(call: &Call) -> Result<Option<String>> {
-    let messages = call.store().messages(&call.session.id, None, LOOKED_AT).await?;
-    let said = messages.iter().rev().filter(|message| message.role == Speaker::Assistant).map(|message| {
+async fn last_assistant_text(call: &Call) -> Result<Option<String>> {
+    let messages = call.store().messages(&call.session.id, None, MAX_MESSAGES).await?;
+    let said = messages.iter().rev().filter(|message| message.role == MessageRole::Assistant).map(|message| {
         let texts = message.parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.trim()),
+            MessagePart::Text { text } => Some(text.trim()),
             _ => None,
         });
         texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
@@ -90,21 +90,21 @@ async fn last_words(call: &Call) -> Result<Option<String>> {
     Ok(said.into_iter().find(|text| !text.is_empty()))
 }
 
-impl From<PlanJudged> for Reply {
-    fn from(PlanJudged { plan, verdict, by_agent }: PlanJudged) -> Self {
-        let edits = if verdict == Verdict::YesAcceptEdits { " Changes of files need no approval." } else { "" };
+impl From<UserExitPlanOutput> for Reply {
+    fn from(UserExitPlanOutput { plan, verdict, by_agent }: UserExitPlanOutput) -> Self {
+        let edits = if verdict == PlanDecision::YesAcceptEdits { " Changes of files need no approval." } else { "" };
         match verdict {
-            Verdict::Yes | Verdict::YesAcceptEdits => Self {
+            PlanDecision::Approved | PlanDecision::YesAcceptEdits => Self {
                 text: format!("The user approved the plan, and plan mode has ended. Begin the work.{edits}"),
                 data: Some(json!({ "plan": plan, "isAgent": by_agent })),
                 ..Self::default()
             },
-            Verdict::No(wish) => {
+            PlanDecision::Rejected(wish) => {
                 let wish = match wish.trim() {
                     "" => "The user did not approve the plan; ask what should be different.".to_owned(),
                     wish => format!("The user did not approve the plan: {wish}"),
                 };
-                Self::failed(format!("{wish}\nPlan mode stays on: look, change the plan, and show it again."))
+                Self::error(format!("{wish}\nPlan mode stays on: look, change the plan, and show it again."))
             }
         }
     }
@@ -112,35 +112,35 @@ impl From<PlanJudged> for Reply {
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::{Reply, Tool, ports::Verdict};
+    use helve_contract::{Reply, Tool, ports::PlanDecision};
 
-    use super::ExitPlan;
-    use crate::user::testing::{Person, call};
+    use super::UserExitPlanTool;
+    use crate::user::testing::{FakeUser, call};
 
-    async fn ask(person: Person, plan: Option<&str>) -> String {
-        let tool = ExitPlan { plan: plan.map(str::to_owned), ..ExitPlan::default() };
+    async fn ask(person: FakeUser, plan: Option<&str>) -> String {
+        let tool = UserExitPlanTool { plan: plan.map(str::to_owned), ..UserExitPlanTool::default() };
         let reply: Reply = tool.run(&call(person)).await.map_or_else(Into::into, Into::into);
         format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
     }
 
     #[tokio::test]
     async fn the_user_says_yes_or_what_to_change() {
-        let planning = |verdict| Person { planning: true, verdict, ..Person::default() };
+        let planning = |verdict| FakeUser { planning: true, verdict, ..FakeUser::default() };
         assert_eq!(
-            ask(planning(Verdict::Yes), Some("1. Look")).await,
+            ask(planning(PlanDecision::Approved), Some("1. Look")).await,
             "The user approved the plan, and plan mode has ended. Begin the work."
         );
         assert_eq!(
-            ask(planning(Verdict::No("tests first".into())), Some("1. Look")).await,
+            ask(planning(PlanDecision::Rejected("tests first".into())), Some("1. Look")).await,
             "error: The user did not approve the plan: tests first\n\
              Plan mode stays on: look, change the plan, and show it again."
         );
         assert_eq!(
-            ask(planning(Verdict::Yes), Some(" ")).await,
+            ask(planning(PlanDecision::Approved), Some(" ")).await,
             "error: there is no plan yet; write it down in your message, and call this together with it"
         );
         assert_eq!(
-            ask(Person::default(), Some("1. Look")).await,
+            ask(FakeUser::default(), Some("1. Look")).await,
             "error: this session is not in plan mode, so there is nothing to approve; begin the work"
         );
     }

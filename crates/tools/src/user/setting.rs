@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Reads a setting of the session; with a value, changes it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Setting {
+pub struct UserSettingTool {
     /// Its name.
     pub name: String,
     /// The new value: a text, a number, or true or false.
@@ -19,7 +19,7 @@ pub struct Setting {
 
 /// A setting, read or changed.
 #[derive(Clone, Debug)]
-pub struct SettingOut {
+pub struct UserSettingOutput {
     /// Its name.
     pub name: String,
     /// Its value now.
@@ -28,36 +28,36 @@ pub struct SettingOut {
     pub previous: Option<Value>,
 }
 
-impl Tool for Setting {
+impl Tool for UserSettingTool {
     const NAME: &'static str = "user_setting";
-    const EFFECTS: Effects = Effects::READS.and(Effects::NOTES);
+    const EFFECTS: Effects = Effects::READS.union(Effects::SESSION_STATE);
     const NEEDS: PortSet = PortSet::of(&[Port::Settings]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = SettingOut;
+    type Output = UserSettingOutput;
 
-    async fn run(self, call: &Call) -> Result<SettingOut> {
+    async fn run(self, call: &Call) -> Result<UserSettingOutput> {
         let name = self.name.trim().to_owned();
         let now = call.user().setting(call, &name).await?;
         let Some(value) = self.value.filter(|value| !value.is_null()) else {
             let shown: String = name.chars().take(64).collect();
             let unknown =
                 || Error::failed(format!("there is no setting `{}` that can be seen here", shown.escape_debug()));
-            return Ok(SettingOut { value: now.ok_or_else(unknown)?, name, previous: None });
+            return Ok(UserSettingOutput { value: now.ok_or_else(unknown)?, name, previous: None });
         };
         if value.is_array() || value.is_object() {
             return Err(Error::failed("the value of a setting is a text, a number, or true or false"));
         }
         let value = match &now {
-            Some(now) => of_kind(&name, now, value)?,
+            Some(now) => coerce_like(&name, now, value)?,
             None => value,
         };
         let previous = call.user().set_setting(call, &name, value.clone()).await?;
-        Ok(SettingOut { name, value, previous: Some(previous) })
+        Ok(UserSettingOutput { name, value, previous: Some(previous) })
     }
 }
 
 /// The new value as the same kind as the old one, or an error that says which kind is wanted.
-fn of_kind(name: &str, old: &Value, new: Value) -> Result<Value> {
+fn coerce_like(name: &str, old: &Value, new: Value) -> Result<Value> {
     let wanted = match old {
         Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
@@ -77,8 +77,8 @@ fn of_kind(name: &str, old: &Value, new: Value) -> Result<Value> {
         .ok_or_else(|| Error::failed(format!("{name} takes {wanted}, not {new}")))
 }
 
-impl From<SettingOut> for Reply {
-    fn from(SettingOut { name, value, previous }: SettingOut) -> Self {
+impl From<UserSettingOutput> for Reply {
+    fn from(UserSettingOutput { name, value, previous }: UserSettingOutput) -> Self {
         let (text, data) = match previous {
             None => (
                 format!("{name} = {value}"),
@@ -105,12 +105,12 @@ mod tests {
     use helve_contract::{Reply, Tool};
     use serde_json::{Value, json};
 
-    use super::Setting;
-    use crate::user::testing::{Person, call};
+    use super::UserSettingTool;
+    use crate::user::testing::{FakeUser, call};
 
     async fn ask(name: &str, value: Value) -> String {
-        let tool = Setting { name: name.into(), value: Some(value) };
-        let reply: Reply = tool.run(&call(Person::default())).await.map_or_else(Into::into, Into::into);
+        let tool = UserSettingTool { name: name.into(), value: Some(value) };
+        let reply: Reply = tool.run(&call(FakeUser::default())).await.map_or_else(Into::into, Into::into);
         format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
     }
 

@@ -11,43 +11,43 @@ use serde::Deserialize;
 use serde_json::json;
 
 /// The slate that the to-do list of a session is kept on.
-pub const SLATE: &str = "todos";
+pub const STATE_KEY: &str = "todos";
 
 /// Replaces the to-do list of the session, and shows it to the user.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Todos {
+pub struct UserTodosTool {
     /// The whole new list.
     pub todos: Vec<Todo>,
 }
 
 /// The list before and now.
 #[derive(Clone, Debug)]
-pub struct TodosOut {
+pub struct UserTodosOutput {
     /// Before.
     pub old: Vec<Todo>,
     /// Now.
     pub new: Vec<Todo>,
 }
 
-impl Tool for Todos {
+impl Tool for UserTodosTool {
     const NAME: &'static str = "user_todos";
-    const EFFECTS: Effects = Effects::NOTES;
+    const EFFECTS: Effects = Effects::SESSION_STATE;
     const NEEDS: PortSet = PortSet::of(&[Port::Slates]);
     const TIMEOUT: Duration = Duration::from_secs(10);
-    type Output = TodosOut;
+    type Output = UserTodosOutput;
 
-    async fn run(self, call: &Call) -> Result<TodosOut> {
+    async fn run(self, call: &Call) -> Result<UserTodosOutput> {
         let session = &call.session.id;
-        let old = call.store().slate(session, SLATE).await?;
+        let old = call.store().get_state(session, STATE_KEY).await?;
         let old = old.and_then(|slate| serde_json::from_value(slate.value).ok()).unwrap_or_default();
-        call.session.write_slate(SLATE, json!(self.todos)).await?;
+        call.session.write_slate(STATE_KEY, json!(self.todos)).await?;
         call.user().show_todos(call, &self.todos).await;
-        Ok(TodosOut { old, new: self.todos })
+        Ok(UserTodosOutput { old, new: self.todos })
     }
 }
 
-impl TodosOut {
-    fn said(&self) -> String {
+impl UserTodosOutput {
+    fn summary(&self) -> String {
         let of = |status| self.new.iter().filter(move |todo| todo.status == status);
         if self.new.is_empty() {
             return "The to-do list is empty now.".to_owned();
@@ -65,10 +65,10 @@ impl TodosOut {
     }
 }
 
-impl From<TodosOut> for Reply {
-    fn from(out: TodosOut) -> Self {
+impl From<UserTodosOutput> for Reply {
+    fn from(out: UserTodosOutput) -> Self {
         let data = json!({ "oldTodos": out.old, "newTodos": out.new });
-        Self { text: out.said(), data: Some(data), ..Self::default() }
+        Self { text: out.summary(), data: Some(data), ..Self::default() }
     }
 }
 
@@ -76,7 +76,7 @@ impl From<TodosOut> for Reply {
 mod tests {
     use helve_contract::ports::{Todo, TodoStatus};
 
-    use super::TodosOut;
+    use super::UserTodosOutput;
 
     fn list(states: &[TodoStatus]) -> String {
         let todo = |status: &TodoStatus| Todo {
@@ -84,7 +84,7 @@ mod tests {
             status: *status,
             active_form: "Running tests".into(),
         };
-        TodosOut { old: Vec::new(), new: states.iter().map(todo).collect() }.said()
+        UserTodosOutput { old: Vec::new(), new: states.iter().map(todo).collect() }.summary()
     }
 
     #[test]

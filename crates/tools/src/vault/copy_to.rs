@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use helve_contract::{
-    Access, AccessRequest, Call, Effects, Error, FileFault, Reply, Result, Rights, Root, SafePath, Tool, Workspace,
+    Access, AccessRequest, Call, Effects, Error, FileErrorKind, Reply, Result, Root, RootPermission, SafePath, Tool,
+    Workspace,
     ports::{Expect, Span},
     schemars,
     schemars::JsonSchema,
@@ -11,15 +12,15 @@ use helve_contract::{
 };
 use serde::Deserialize;
 
-use crate::fs::explain;
+use crate::fs::with_suggestions;
 
 /// The largest file that is copied.
-const LIMIT: u64 = 50 << 20;
+const MAX_FILE_BYTES: u64 = 50 << 20;
 
 /// Copies a file out of the vault. A file that is there already is not overwritten.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CopyTo {
+pub struct VaultCopyTool {
     /// The file in the vault.
     pub source_path: String,
     /// Where its copy goes.
@@ -28,7 +29,7 @@ pub struct CopyTo {
 
 /// A file that was copied.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Copied {
+pub struct VaultCopyOutput {
     /// The file in the vault.
     pub source: String,
     /// Its copy.
@@ -39,38 +40,47 @@ pub struct Copied {
     pub audit: Vec<Value>,
 }
 
-impl Tool for CopyTo {
+impl Tool for VaultCopyTool {
     const NAME: &'static str = "vault_copyto";
-    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
-    type Output = Copied;
+    const EFFECTS: Effects = Effects::READS.union(Effects::WRITES);
+    type Output = VaultCopyOutput;
 
     fn access(&self) -> Option<AccessRequest> {
         Some(AccessRequest { reads: vec![self.source_path.clone()], ..AccessRequest::writes([&self.destination_path]) })
     }
 
-    async fn run(self, call: &Call) -> Result<Copied> {
+    async fn run(self, call: &Call) -> Result<VaultCopyOutput> {
         static OPERATIONS: AtomicU64 = AtomicU64::new(0);
         let operation = OPERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
-        let (inside, outside) = (narrowed(call, Side::Inside)?, narrowed(call, Side::Outside)?);
+        let (inside, outside) =
+            (restrict_roots(call, VaultSide::Vault)?, restrict_roots(call, VaultSide::Destination)?);
         // Both paths are judged before anything is opened: a secret is not read for nothing.
         let source = inside.check(self.source_path.as_ref(), Access::Read, None)?;
         let destination = outside.check(self.destination_path.as_ref(), Access::Write, None)?;
 
-        let audit = vec![record(operation, Side::Inside, &inside), record(operation, Side::Outside, &outside)];
+        let audit = vec![
+            audit_record(operation, VaultSide::Vault, &inside),
+            audit_record(operation, VaultSide::Destination, &outside),
+        ];
         let bytes = read(call, &source).await?;
         write(call, &destination, &bytes).await?;
-        Ok(Copied { source: source.to_string(), destination: destination.to_string(), bytes: bytes.len(), audit })
+        Ok(VaultCopyOutput {
+            source: source.to_string(),
+            destination: destination.to_string(),
+            bytes: bytes.len(),
+            audit,
+        })
     }
 }
 
 /// The first step: nothing but the vault is in reach.
 async fn read(call: &Call, source: &SafePath) -> Result<Vec<u8>> {
-    let file = match call.host().read(source, Span::first(LIMIT)).await {
+    let file = match call.host().read(source, Span::first(MAX_FILE_BYTES)).await {
         Ok(file) => file,
-        Err(error) => return Err(explain(call, source, error).await),
+        Err(error) => return Err(with_suggestions(call, source, error).await),
     };
-    if file.size > LIMIT {
-        return Err(Error::file(source, FileFault::TooLarge { bytes: file.size, limit: LIMIT }));
+    if file.size > MAX_FILE_BYTES {
+        return Err(Error::file(source, FileErrorKind::TooLarge { bytes: file.size, limit: MAX_FILE_BYTES }));
     }
     Ok(file.bytes)
 }
@@ -79,7 +89,7 @@ async fn read(call: &Call, source: &SafePath) -> Result<Vec<u8>> {
 async fn write(call: &Call, destination: &SafePath, bytes: &[u8]) -> Result<()> {
     match call.host().write(destination, bytes, Expect::Absent).await {
         Ok(_) => Ok(()),
-        Err(Error::File { fault: FileFault::Exists, .. }) => Err(Error::failed(format!(
+        Err(Error::File { fault: FileErrorKind::Exists, .. }) => Err(Error::failed(format!(
             "{destination} already exists and was left as it is; choose another name, or delete it first"
         ))),
         Err(other) => Err(other),
@@ -88,36 +98,36 @@ async fn write(call: &Call, destination: &SafePath, bytes: &[u8]) -> Result<()> 
 
 /// The two sides of the copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Inside,
-    Outside,
+enum VaultSide {
+    Vault,
+    Destination,
 }
 
 /// The session's workspace with the roots of one side only.
-fn narrowed(call: &Call, side: Side) -> Result<Workspace> {
+fn restrict_roots(call: &Call, side: VaultSide) -> Result<Workspace> {
     let workspace = &call.session.workspace;
     let is_vault = |root: &Root| workspace.is_vault(root);
     let roots: Vec<Root> = workspace
         .roots()
         .iter()
         .filter(|root| match side {
-            Side::Inside => is_vault(root),
-            Side::Outside => !is_vault(root) && root.rights == Rights::Write,
+            VaultSide::Vault => is_vault(root),
+            VaultSide::Destination => !is_vault(root) && root.rights == RootPermission::Write,
         })
         .map(|root| (**root).clone())
         .collect();
     match (side, roots.is_empty()) {
-        (Side::Inside, true) => Err(Error::failed("this session has no vault")),
-        (Side::Outside, true) => Err(Error::denied("this session has no folder that may be written to")),
-        (_, false) => Ok(Workspace::new(roots, workspace.rules().clone(), workspace.reading())),
+        (VaultSide::Vault, true) => Err(Error::failed("this session has no vault")),
+        (VaultSide::Destination, true) => Err(Error::denied("this session has no folder that may be written to")),
+        (_, false) => Ok(Workspace::new(roots, workspace.rules().clone(), workspace.path_style())),
     }
 }
 
 /// What a step is allowed to reach, for the record of the call.
-fn record(operation: u64, side: Side, workspace: &Workspace) -> Value {
+fn audit_record(operation: u64, side: VaultSide, workspace: &Workspace) -> Value {
     let (step, name, profile, access) = match side {
-        Side::Inside => (1, "vault_copyto_read", "VaultReadStep", "ro"),
-        Side::Outside => (2, "vault_copyto_write", "VaultWriteStep", "rw"),
+        VaultSide::Vault => (1, "vault_copyto_read", "VaultReadStep", "ro"),
+        VaultSide::Destination => (2, "vault_copyto_write", "VaultWriteStep", "rw"),
     };
     let mounts: Vec<_> = workspace
         .roots()
@@ -128,14 +138,14 @@ fn record(operation: u64, side: Side, workspace: &Workspace) -> Value {
         "request_id": format!("vault_copyto-{}", 2 * (operation - 1) + step),
         "operation_id": format!("vault-copyto-{operation}"),
         "operation": name,
-        "tool_name": CopyTo::NAME,
+        "tool_name": VaultCopyTool::NAME,
         "profile": profile,
         "mounts": mounts,
     })
 }
 
-impl From<Copied> for Reply {
-    fn from(copied: Copied) -> Self {
+impl From<VaultCopyOutput> for Reply {
+    fn from(copied: VaultCopyOutput) -> Self {
         let text = format!("copied {} bytes from {} to {}", copied.bytes, copied.source, copied.destination);
         let notes = copied.audit.iter().map(|it| format!("audit {it}")).collect();
         Self { notes, ..text.into() }
@@ -146,30 +156,30 @@ impl From<Copied> for Reply {
 mod tests {
     use std::sync::Arc;
 
-    use helve_contract::{Entry, PathRules, Ports, Reading, Session};
+    use helve_contract::{Entry, PathRules, PathStyle, Ports, Session};
 
     use super::*;
-    use crate::testing::{Data, Memory};
+    use crate::testing::{FakeFile, FakeHost};
 
     /// A call where `/w/vault` is the vault, `/w/shared` and `/w/tmp` the rest.
-    fn call(memory: &Memory) -> Call {
+    fn call(memory: &FakeHost) -> Call {
         let roots = [
-            Root::writable("/w").named("shared"),
-            Root::writable("/w/tmp").named("tmp"),
-            Root::readable("/w").named("vault"),
+            Root::writable("/w").with_name("shared"),
+            Root::writable("/w/tmp").with_name("tmp"),
+            Root::readable("/w").with_name("vault"),
         ];
-        let workspace = Workspace::new(roots, PathRules::default(), Reading::Virtual);
+        let workspace = Workspace::new(roots, PathRules::default(), PathStyle::Virtual);
         Call::new("1", Arc::new(Session::new("s", workspace, Ports::new(Arc::new(memory.clone())))))
     }
 
-    async fn copy(memory: &Memory, from: &str, to: &str) -> Reply {
+    async fn copy(memory: &FakeHost, from: &str, to: &str) -> Reply {
         let args = json!({"source_path": from, "destination_path": to});
-        Entry::of::<CopyTo>().run(args, call(memory)).await.unwrap_or_else(Into::into)
+        Entry::from_tool::<VaultCopyTool>().run(args, call(memory)).await.unwrap_or_else(Into::into)
     }
 
     #[tokio::test]
     async fn copies_any_bytes_and_says_what_each_step_could_reach() {
-        let memory = Memory::of("key.bin", [0, 255, 1, 254]);
+        let memory = FakeHost::of("key.bin", [0, 255, 1, 254]);
         let reply = copy(&memory, "/vault/key.bin", "/shared/out/key.bin").await;
         assert_eq!(reply.text, "copied 4 bytes from /vault/key.bin to /shared/out/key.bin");
         assert_eq!(memory.bytes("out/key.bin"), [0, 255, 1, 254]);
@@ -186,7 +196,7 @@ mod tests {
 
     #[tokio::test]
     async fn neither_side_can_stand_for_the_other() {
-        let memory = Memory::with(&[("a", "secret"), ("b", "mine")]);
+        let memory = FakeHost::with(&[("a", "secret"), ("b", "mine")]);
         for (from, to, told) in [
             ("/shared/a", "/tmp/x", "/shared/a is outside the workspace; paths must be beneath /vault"),
             ("/vault/a", "/vault/x", "/vault/x is outside the workspace; paths must be beneath /shared, /tmp"),
@@ -210,8 +220,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_is_too_large_stays() {
-        let memory = Memory::default();
-        memory.put("big", Data::Repeated(b"x".to_vec(), LIMIT + 1));
+        let memory = FakeHost::default();
+        memory.put("big", FakeFile::Repeated(b"x".to_vec(), MAX_FILE_BYTES + 1));
         let reply = copy(&memory, "/vault/big", "/shared/big2").await;
         assert_eq!(reply.text, "/vault/big: 52428801 bytes is more than the 52428800 that are handled here");
     }

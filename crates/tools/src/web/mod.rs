@@ -4,5 +4,5 @@ mod fetch;
 mod passages;
 mod search;
 
-pub use fetch::{Answer, Fetch, FetchOut};
-pub use search::{Search, SearchOut, display};
+pub use fetch::{PageAnswer, WebFetchOutput, WebFetchTool};
+pub use search::{WebSearchOutput, WebSearchTool, display_url};

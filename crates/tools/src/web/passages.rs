@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 /// Words that say nothing about what a question is about.
-const COMMON: &[&str] = &[
+const STOP_WORDS: &[&str] = &[
     "a",
     "about",
     "all",
@@ -69,13 +69,13 @@ const COMMON: &[&str] = &[
 
 /// The passages of a text that a question is about, in the text's order and at most so many bytes, or the beginning
 /// where the question gives nothing to go by. A short text comes whole. The flag says whether something was left out.
-pub(super) fn relevant(text: &str, question: &str, most: usize) -> (String, bool) {
+pub(super) fn select_passages(text: &str, question: &str, most: usize) -> (String, bool) {
     if text.len() <= most {
         return (text.to_owned(), false);
     }
-    let blocks: Vec<Block<'_>> = blocks(text);
+    let blocks: Vec<PassageBlock<'_>> = blocks(text);
     let wanted = terms(question);
-    let scores = scored(&blocks, &wanted);
+    let scores = score_blocks(&blocks, &wanted);
     let mut order: Vec<usize> = (0..blocks.len()).filter(|at| scores[*at] > 0.0).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
     if order.is_empty() {
@@ -94,21 +94,21 @@ pub(super) fn relevant(text: &str, question: &str, most: usize) -> (String, bool
             }
         }
     }
-    (joined(&blocks, &chosen, most), true)
+    (join_blocks(&blocks, &chosen, most), true)
 }
 
-struct Block<'a> {
+struct PassageBlock<'a> {
     text: &'a str,
     /// The heading it stands under.
     heading: Option<usize>,
 }
 
 /// What stands between blank lines; code keeps its own.
-fn blocks(text: &str) -> Vec<Block<'_>> {
+fn blocks(text: &str) -> Vec<PassageBlock<'_>> {
     let (mut out, mut heading) = (Vec::new(), None);
     for part in text.split("\n\n").map(|it| it.trim_matches('\n')).filter(|it| !it.trim().is_empty()) {
         let is_heading = part.starts_with('#');
-        out.push(Block { text: part, heading: if is_heading { None } else { heading } });
+        out.push(PassageBlock { text: part, heading: if is_heading { None } else { heading } });
         if is_heading {
             heading = Some(out.len() - 1);
         }
@@ -120,7 +120,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
 fn terms(text: &str) -> HashSet<String> {
     text.split(|it: char| !it.is_alphanumeric())
         .map(str::to_lowercase)
-        .filter(|it| it.chars().count() > 1 && !COMMON.contains(&it.as_str()))
+        .filter(|it| it.chars().count() > 1 && !STOP_WORDS.contains(&it.as_str()))
         .map(|it| stem(&it).to_owned())
         .collect()
 }
@@ -131,7 +131,7 @@ fn stem(word: &str) -> &str {
 }
 
 /// How much each block has to do with the words. A heading's words count for what stands under it.
-fn scored(blocks: &[Block<'_>], wanted: &HashSet<String>) -> Vec<f64> {
+fn score_blocks(blocks: &[PassageBlock<'_>], wanted: &HashSet<String>) -> Vec<f64> {
     let found: Vec<HashSet<String>> =
         blocks.iter().map(|it| terms(it.text).into_iter().filter(|it| wanted.contains(it)).collect()).collect();
     let mut held: HashMap<&str, usize> = HashMap::new();
@@ -147,7 +147,7 @@ fn scored(blocks: &[Block<'_>], wanted: &HashSet<String>) -> Vec<f64> {
 }
 
 /// The chosen blocks in order; a gap shows as `[…]`.
-fn joined(blocks: &[Block<'_>], chosen: &HashSet<usize>, most: usize) -> String {
+fn join_blocks(blocks: &[PassageBlock<'_>], chosen: &HashSet<usize>, most: usize) -> String {
     let (mut out, mut last) = (String::new(), None);
     for (at, block) in blocks.iter().enumerate().filter(|(at, _)| chosen.contains(at)) {
         if last.map_or(at > 0, |last| last + 1 < at) {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_short_text_comes_whole() {
-        assert_eq!(relevant("one\n\ntwo", "anything", 100), ("one\n\ntwo".to_owned(), false));
+        assert_eq!(select_passages("one\n\ntwo", "anything", 100), ("one\n\ntwo".to_owned(), false));
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let text = format!(
             "# Shop\n\n{filler}\n\n## Prices\n\nA lamp is 20 euros.\n\n{filler}\n\n## Opening hours\n\nWe open at nine.\n\n{filler}"
         );
-        let (said, cut) = relevant(&text, "What are the opening hours, and what is the price of a lamp?", 150);
+        let (said, cut) = select_passages(&text, "What are the opening hours, and what is the price of a lamp?", 150);
         assert_eq!(
             said,
             "[…]\n\n## Prices\n\nA lamp is 20 euros.\n\n[…]\n\n## Opening hours\n\nWe open at nine.\n\n[…]"
@@ -192,8 +192,8 @@ mod tests {
     #[test]
     fn without_anything_to_go_by_the_beginning_comes() {
         let text = format!("Start.\n\n{}", "Words, words.\n\n".repeat(50));
-        let (said, _) = relevant(&text, "Summarize this page", 65);
+        let (said, _) = select_passages(&text, "Summarize this page", 65);
         assert_eq!(said, "Start.\n\nWords, words.\n\nWords, words.\n\n[…]");
-        assert!(relevant(&"é".repeat(1000), "x", 101).0.len() <= 110);
+        assert!(select_passages(&"é".repeat(1000), "x", 101).0.len() <= 110);
     }
 }

@@ -12,11 +12,11 @@ use serde::Deserialize;
 /// Searches the web. Returns titles, addresses and a piece of each page; fetch an address to read all of it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Search {
+pub struct WebSearchTool {
     /// What to look for.
     pub query: String,
     /// Most results.
-    #[serde(default = "ten")]
+    #[serde(default = "default_count")]
     pub count: usize,
     /// Only these domains and what is beneath them.
     #[serde(default)]
@@ -30,15 +30,15 @@ pub struct Search {
     pub freshness: Option<Freshness>,
 }
 
-fn ten() -> usize {
+fn default_count() -> usize {
     10
 }
 
-impl Default for Search {
+impl Default for WebSearchTool {
     fn default() -> Self {
         Self {
             query: String::new(),
-            count: ten(),
+            count: default_count(),
             only: Vec::new(),
             without: Vec::new(),
             category: None,
@@ -49,7 +49,7 @@ impl Default for Search {
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SearchOut {
+pub struct WebSearchOutput {
     /// What was looked for.
     pub query: String,
     /// The call that asked.
@@ -60,26 +60,27 @@ pub struct SearchOut {
     pub found: WebResults,
 }
 
-impl Tool for Search {
+impl Tool for WebSearchTool {
     const NAME: &'static str = "web_search";
     const EFFECTS: Effects = Effects::NETWORK;
     const NEEDS: PortSet = PortSet::of(&[Port::Search]);
-    type Output = SearchOut;
+    type Output = WebSearchOutput;
 
-    async fn run(self, call: &Call) -> Result<SearchOut> {
+    async fn run(self, call: &Call) -> Result<WebSearchOutput> {
         let Self { query, count, only, without, category, freshness } = self;
         let begun = call.now();
-        let asked = WebQuery { text: query, count, only, without, category, freshness };
+        let asked =
+            WebQuery { text: query, count, include_domains: only, exclude_domains: without, category, freshness };
         let found = call.web().search(call, &asked).await?;
         let seconds = (call.now() - begun).total(Unit::Second).unwrap_or_default();
-        Ok(SearchOut { query: asked.text, call: call.id.clone(), seconds, found })
+        Ok(WebSearchOutput { query: asked.text, call: call.id.clone(), seconds, found })
     }
 }
 
-impl SearchOut {
+impl WebSearchOutput {
     /// The results as a list, each with its address and a piece of its text; what else is to be said comes last.
     #[must_use]
-    pub fn listed(&self) -> String {
+    pub fn to_list(&self) -> String {
         let mut text = String::new();
         for (at, it) in self.found.results.iter().enumerate() {
             text.push_str(&format!("{}. {}\n   {}\n", at + 1, it.title, it.url));
@@ -99,11 +100,11 @@ impl SearchOut {
 
     /// The same as a reply: words, and what is to be said about the search.
     #[must_use]
-    pub fn told(&self, reply: impl Into<Reply>) -> Reply {
+    pub fn into_reply(&self, reply: impl Into<Reply>) -> Reply {
         let mut reply = reply.into();
         reply.notes.extend(self.found.notes.iter().cloned());
         if !self.found.results.is_empty() {
-            reply.origin = Some(Origin::of(format!("a search by {}", self.found.provider)));
+            reply.origin = Some(Origin::unmarked(format!("a search by {}", self.found.provider)));
         }
         reply
     }
@@ -111,7 +112,7 @@ impl SearchOut {
 
 /// An address as it is shown beneath a title: `example.org/page`.
 #[must_use]
-pub fn display(url: &str) -> String {
+pub fn display_url(url: &str) -> String {
     let plain = url.trim_start_matches("https://").trim_start_matches("http://");
     let plain = plain.split(['?', '#']).next().unwrap_or(plain).trim_end_matches('/');
     match plain.char_indices().nth(80) {
@@ -120,8 +121,8 @@ pub fn display(url: &str) -> String {
     }
 }
 
-impl From<SearchOut> for Reply {
-    fn from(out: SearchOut) -> Self {
-        out.told(out.listed())
+impl From<WebSearchOutput> for Reply {
+    fn from(out: WebSearchOutput) -> Self {
+        out.into_reply(out.to_list())
     }
 }

@@ -2,9 +2,9 @@
 
 /// The operator's list: addresses, or patterns with `*`.
 #[derive(Clone, Debug)]
-pub(super) struct Allow(Vec<String>);
+pub(super) struct AddressAllowlist(Vec<String>);
 
-impl Allow {
+impl AddressAllowlist {
     pub(super) fn new(patterns: Vec<String>) -> Self {
         Self(patterns.iter().map(|it| it.trim().to_lowercase()).collect())
     }
@@ -12,17 +12,17 @@ impl Allow {
     /// Whether the address is on the list.
     pub(super) fn permits(&self, address: &str) -> bool {
         let address = address.to_lowercase();
-        self.0.iter().any(|pattern| fits(pattern.as_bytes(), address.as_bytes()))
+        self.0.iter().any(|pattern| glob_match(pattern.as_bytes(), address.as_bytes()))
     }
 
     /// The list, for a message.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         if self.0.is_empty() { "nobody".to_owned() } else { self.0.join(", ") }
     }
 }
 
 /// `*` stands for any letters but those that part an address: `*@example.org` is one domain, and one address.
-fn fits(pattern: &[u8], text: &[u8]) -> bool {
+fn glob_match(pattern: &[u8], text: &[u8]) -> bool {
     if pattern == b"*" {
         return true;
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn only_who_is_on_the_list() {
-        let allow = Allow::new(vec!["+15551234567".into(), "*@Example.org".into(), "group:abc".into()]);
+        let allow = AddressAllowlist::new(vec!["+15551234567".into(), "*@Example.org".into(), "group:abc".into()]);
         let seen = [
             "+15551234567",
             "+155512345678",
@@ -68,7 +68,7 @@ mod tests {
         ]
         .map(|it| allow.permits(it));
         assert_eq!(seen, [true, false, true, false, false, false, true]);
-        assert!(Allow::new(vec!["*".into()]).permits("anybody@anywhere"));
-        assert!(!Allow::new(Vec::new()).permits("ann@example.org"));
+        assert!(AddressAllowlist::new(vec!["*".into()]).permits("anybody@anywhere"));
+        assert!(!AddressAllowlist::new(Vec::new()).permits("ann@example.org"));
     }
 }

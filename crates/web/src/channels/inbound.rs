@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{attachments::EncodedAttachment, hmac::verify};
 
 /// The largest body that is taken.
-const LARGEST: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 /// The largest body of JSON, which may carry files in base64.
 const MAX_JSON: usize = 8 << 20;
 
@@ -24,7 +24,7 @@ const MAX_DELIVERY: usize = 128;
 
 /// What a hook's bodies are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum WebhookFormat {
     /// Words.
     #[default]
     Text,
@@ -34,20 +34,20 @@ pub enum Format {
 
 /// A place where a machine may post.
 #[derive(Clone)]
-pub struct Inbound {
+pub struct InboundWebhook {
     /// Its name: messages begin with `[webhook:ID]`.
     pub id: String,
     /// Where it is: `/hooks/build`.
     pub path: String,
     /// What its bodies are.
-    pub format: Format,
+    pub format: WebhookFormat,
     /// What they are signed with, if they must be.
     pub secret: Option<String>,
 }
 
 /// A message that came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct InboundMessage {
     /// Which hook it came by.
     pub hook: String,
     /// What the user's message says.
@@ -75,7 +75,7 @@ struct WithFiles {
     attachments: Vec<EncodedAttachment>,
 }
 
-impl Inbound {
+impl InboundWebhook {
     /// Whether the body was signed with the secret. Without a secret everything is taken.
     #[must_use]
     pub fn is_signed(&self, body: &[u8], signature: Option<&str>) -> bool {
@@ -88,30 +88,30 @@ impl Inbound {
 
     /// The message that a body is: `[webhook:ID] …`. A JSON object with `attachments`, each with `name` and `data` in
     /// base64, brings files; its `content` is the text.
-    pub fn message(&self, body: &[u8]) -> Result<Taken, Refusal> {
+    pub fn parse(&self, body: &[u8]) -> Result<InboundMessage, Refusal> {
         const FORMAT: Refusal = Refusal::Malformed("the body is not what this hook takes");
         if let Some(WithFiles { content, attachments }) = with_files(body) {
             let attachments = decode(attachments)?;
             let text = format!("[webhook:{}] {}", self.id, content.trim()).trim_end().to_owned();
-            return Ok(Taken { hook: self.id.clone(), text, attachments, delivery: None });
+            return Ok(InboundMessage { hook: self.id.clone(), text, attachments, delivery: None });
         }
         let text = match self.format {
-            Format::Text => std::str::from_utf8(body).map_err(|_| FORMAT)?.trim().to_owned(),
-            Format::Json => serde_json::from_slice::<Value>(body).map_err(|_| FORMAT)?.to_string(),
+            WebhookFormat::Text => std::str::from_utf8(body).map_err(|_| FORMAT)?.trim().to_owned(),
+            WebhookFormat::Json => serde_json::from_slice::<Value>(body).map_err(|_| FORMAT)?.to_string(),
         };
         if text.is_empty() {
             return Err(FORMAT);
         }
         let text = format!("[webhook:{}] {text}", self.id);
-        Ok(Taken { hook: self.id.clone(), text, attachments: Vec::new(), delivery: None })
+        Ok(InboundMessage { hook: self.id.clone(), text, attachments: Vec::new(), delivery: None })
     }
 
     /// Answers one request. What was taken goes to `deliver`, after which the answer is 202; the work itself is done
     /// later. An error of `deliver` is answered with 503 and its text.
-    pub async fn answer<B, F>(
+    pub async fn handle<B, F>(
         hooks: &[Self],
         request: Request<B>,
-        deliver: impl FnOnce(Taken) -> F,
+        deliver: impl FnOnce(InboundMessage) -> F,
     ) -> Response<Full<Bytes>>
     where
         F: Future<Output = Result<(), String>>,
@@ -122,12 +122,12 @@ impl Inbound {
         let path = request.uri().path();
         if path == "/health" {
             return match *request.method() {
-                Method::GET | Method::HEAD => said(StatusCode::OK, "ok"),
+                Method::GET | Method::HEAD => text_response(StatusCode::OK, "ok"),
                 _ => not_allowed("GET"),
             };
         }
         let Some(hook) = hooks.iter().find(|it| it.path == path) else {
-            return said(StatusCode::NOT_FOUND, "no such hook");
+            return text_response(StatusCode::NOT_FOUND, "no such hook");
         };
         if request.method() != Method::POST {
             return not_allowed("POST");
@@ -135,29 +135,30 @@ impl Inbound {
         let signature = request.headers().get("x-webhook-signature").and_then(|it| it.to_str().ok()).map(str::to_owned);
         let delivery = match delivery(request.headers()) {
             Ok(delivery) => delivery,
-            Err(why) => return said(StatusCode::BAD_REQUEST, why),
+            Err(why) => return text_response(StatusCode::BAD_REQUEST, why),
         };
         let kind = request.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
         let is_json = kind.split(';').next().is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json"));
-        let (most, too_large) = if is_json { (MAX_JSON, "more than 8 MiB") } else { (LARGEST, "more than 1 MiB") };
+        let (most, too_large) =
+            if is_json { (MAX_JSON, "more than 8 MiB") } else { (MAX_BODY_BYTES, "more than 1 MiB") };
         let body = match Limited::new(request.into_body(), most).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
-                return said(StatusCode::PAYLOAD_TOO_LARGE, too_large);
+                return text_response(StatusCode::PAYLOAD_TOO_LARGE, too_large);
             }
-            Err(_) => return said(StatusCode::BAD_REQUEST, "the body broke off"),
+            Err(_) => return text_response(StatusCode::BAD_REQUEST, "the body broke off"),
         };
         if !hook.is_signed(&body, signature.as_deref()) {
-            return said(StatusCode::UNAUTHORIZED, "the signature is not right");
+            return text_response(StatusCode::UNAUTHORIZED, "the signature is not right");
         }
-        let taken = match hook.message(&body) {
-            Ok(taken) => Taken { delivery, ..taken },
-            Err(Refusal::Malformed(why)) => return said(StatusCode::BAD_REQUEST, why),
-            Err(Refusal::TooLarge(why)) => return said(StatusCode::PAYLOAD_TOO_LARGE, why),
+        let taken = match hook.parse(&body) {
+            Ok(taken) => InboundMessage { delivery, ..taken },
+            Err(Refusal::Malformed(why)) => return text_response(StatusCode::BAD_REQUEST, why),
+            Err(Refusal::TooLarge(why)) => return text_response(StatusCode::PAYLOAD_TOO_LARGE, why),
         };
         match deliver(taken).await {
-            Ok(()) => said(StatusCode::ACCEPTED, "accepted"),
-            Err(why) => said(StatusCode::SERVICE_UNAVAILABLE, why),
+            Ok(()) => text_response(StatusCode::ACCEPTED, "accepted"),
+            Err(why) => text_response(StatusCode::SERVICE_UNAVAILABLE, why),
         }
     }
 }
@@ -188,14 +189,14 @@ fn decode(files: Vec<EncodedAttachment>) -> Result<Vec<Attachment>, Refusal> {
     decoded.map_err(|_| Refusal::Malformed("an attachment's `data` is not base64"))
 }
 
-fn said(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+fn text_response(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     response
 }
 
 fn not_allowed(method: &'static str) -> Response<Full<Bytes>> {
-    let mut response = said(StatusCode::METHOD_NOT_ALLOWED, "another method is wanted");
+    let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, "another method is wanted");
     response.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static(method));
     response
 }

@@ -7,29 +7,29 @@ use std::{
 };
 
 use async_trait::async_trait;
-use helve_contract::{Call, Error, Result, ports::Outgoing};
+use helve_contract::{Call, Error, Result, ports::OutgoingFile};
 use serde_json::{Value, json};
 
-use super::outlets::Outlet;
+use super::outlets::Channel;
 
-pub(super) struct Log {
+pub(super) struct LogSender {
     name: String,
-    to: To,
+    to: LogTarget,
 }
 
 #[derive(Clone)]
-enum To {
+enum LogTarget {
     Stdout,
     Stderr,
     File(PathBuf),
 }
 
-impl Log {
+impl LogSender {
     pub(super) fn to(name: &str, text: &str) -> Self {
         let to = match text {
-            "stdout" => To::Stdout,
-            "stderr" => To::Stderr,
-            path => To::File(path.into()),
+            "stdout" => LogTarget::Stdout,
+            "stderr" => LogTarget::Stderr,
+            path => LogTarget::File(path.into()),
         };
         Self { name: name.to_owned(), to }
     }
@@ -44,7 +44,7 @@ impl Log {
         });
         line[what.0] = what.1;
         let (line, place) = (format!("{line}\n"), self.to.clone());
-        let written = tokio::task::spawn_blocking(move || put(&place, line.as_bytes())).await;
+        let written = tokio::task::spawn_blocking(move || write_line(&place, line.as_bytes())).await;
         written.map_err(|error| Error::Internal(error.into()))?.map_err(|error| {
             Error::failed(format!(
                 "nothing was sent: the log could not be written ({error}); ask the user to look at it"
@@ -54,11 +54,11 @@ impl Log {
 }
 
 /// One `write` a line, so that lines of several processes do not mix.
-fn put(to: &To, line: &[u8]) -> io::Result<()> {
+fn write_line(to: &LogTarget, line: &[u8]) -> io::Result<()> {
     match to {
-        To::Stdout => io::stdout().lock().write_all(line),
-        To::Stderr => io::stderr().lock().write_all(line),
-        To::File(path) => {
+        LogTarget::Stdout => io::stdout().lock().write_all(line),
+        LogTarget::Stderr => io::stderr().lock().write_all(line),
+        LogTarget::File(path) => {
             use std::os::unix::fs::OpenOptionsExt as _;
             OpenOptions::new().append(true).create(true).mode(0o600).open(path)?.write_all(line)
         }
@@ -66,12 +66,12 @@ fn put(to: &To, line: &[u8]) -> io::Result<()> {
 }
 
 #[async_trait]
-impl Outlet for Log {
+impl Channel for LogSender {
     async fn send(&self, call: &Call, to: &str, text: &str) -> Result<()> {
         self.write(call, to, ("content", text.into())).await
     }
 
-    async fn send_media(&self, call: &Call, to: &str, file: &Outgoing) -> Result<()> {
+    async fn send_media(&self, call: &Call, to: &str, file: &OutgoingFile) -> Result<()> {
         let media = json!({
             "name": file.name,
             "type": file.kind,

@@ -13,12 +13,12 @@ mod webhook;
 pub use attachments::{Attachments, EncodedAttachment};
 pub use helve_contract::ports::ChannelSettings as Settings;
 pub use hmac::{sign, verify};
-pub use inbound::{Format, Inbound, Refusal, Taken};
-pub use outlets::{ChannelLeftOut, Outlets};
+pub use inbound::{InboundMessage, InboundWebhook, Refusal, WebhookFormat};
+pub use outlets::{ChannelLeftOut, ChannelRegistry};
 
 /// Whether standard output is free to be written to. A server that speaks through it has it taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stdout {
+pub enum StdoutUse {
     /// Nobody else writes to it.
     Free,
     /// Another protocol goes through it.

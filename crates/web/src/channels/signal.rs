@@ -2,30 +2,30 @@
 
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use helve_contract::{Call, Error, Result, ports::Outgoing};
+use helve_contract::{Call, Error, Result, ports::OutgoingFile};
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::{outlets::Outlet, webhook::too_large};
+use super::{outlets::Channel, webhook::check_size};
 use crate::{
-    client::{Client, Request},
-    search::{clean, wire},
+    client::{GuardedClient, HttpRequest},
+    search::{single_line, wire},
 };
 
 /// The most characters of one message, and bytes of a file.
-const CHUNK: usize = 4_000;
-const LARGEST: usize = 8 << 20;
-const ANSWER: usize = 1 << 20;
+const MAX_MESSAGE_CHARS: usize = 4_000;
+const MAX_ATTACHMENT_BYTES: usize = 8 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-pub(super) struct Signal {
+pub(super) struct SignalSender {
     url: Url,
     account: Option<String>,
-    client: Client,
+    client: GuardedClient,
 }
 
-impl Signal {
-    pub(super) fn new(base: &str, account: Option<&str>, client: Client) -> Result<Self> {
-        let mut url = wire::base(base)?;
+impl SignalSender {
+    pub(super) fn new(base: &str, account: Option<&str>, client: GuardedClient) -> Result<Self> {
+        let mut url = wire::parse_base_url(base)?;
         let path = format!("{}/api/v1/rpc", url.path().trim_end_matches('/'));
         url.set_path(&path);
         Ok(Self { url, account: account.map(str::to_owned), client })
@@ -37,20 +37,20 @@ impl Signal {
             params.insert("account".into(), json!(account));
         }
         match recipient(to) {
-            To::Person(it) => params.insert("recipient".into(), json!([it])),
-            To::Group(it) => params.insert("groupId".into(), json!(it)),
+            SignalRecipient::Person(it) => params.insert("recipient".into(), json!([it])),
+            SignalRecipient::Group(it) => params.insert("groupId".into(), json!(it)),
         };
         params.extend(more);
         let body = json!({"jsonrpc": "2.0", "method": "send", "params": params, "id": format!("{}-{number}", call.id)});
-        let request = Request::post_json(self.url.as_str(), &body);
-        let answer = wire::carry(&self.client, call, request, ANSWER).await?;
+        let request = HttpRequest::post_json(self.url.as_str(), &body);
+        let answer = wire::send_bounded(&self.client, call, request, MAX_RESPONSE_BYTES).await?;
         let told = |why: String| Err(Error::failed(format!("nothing was delivered: {why}")));
         if !answer.is_success() {
             return told(format!("signal-cli answered HTTP {}; ask the user to look at it", answer.status));
         }
         let Ok(answer) = wire::json(&answer) else { return told("signal-cli did not answer in JSON".into()) };
         if let Some(error) = answer["error"]["message"].as_str() {
-            return told(format!("signal-cli says: {}", clean(error, 300)));
+            return told(format!("signal-cli says: {}", single_line(error, 300)));
         }
         let failed = answer["result"]["results"]
             .as_array()
@@ -59,28 +59,28 @@ impl Signal {
             .find_map(|it| it["type"].as_str().filter(|it| *it != "SUCCESS"));
         match failed {
             Some("UNREGISTERED_FAILURE") => told(format!("{to} is not a user of Signal")),
-            Some(other) => told(format!("Signal says {}", clean(other, 80))),
+            Some(other) => told(format!("Signal says {}", single_line(other, 80))),
             None => Ok(()),
         }
     }
 }
 
-enum To<'a> {
+enum SignalRecipient<'a> {
     Person(&'a str),
     Group(&'a str),
 }
 
 /// `group:ID`, `dm:NUMBER`, or a number, name or id by itself.
-fn recipient(address: &str) -> To<'_> {
+fn recipient(address: &str) -> SignalRecipient<'_> {
     match address.split_once(':') {
-        Some(("group", id)) => To::Group(id),
-        Some(("dm", id)) => To::Person(id),
-        _ => To::Person(address),
+        Some(("group", id)) => SignalRecipient::Group(id),
+        Some(("dm", id)) => SignalRecipient::Person(id),
+        _ => SignalRecipient::Person(address),
     }
 }
 
 /// Pieces of at most so many characters, cut at the end of a paragraph, a line or a word where there is one.
-fn pieces(text: &str, most: usize) -> Vec<&str> {
+fn split_message(text: &str, most: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text.trim();
     while let Some((end, _)) = rest.char_indices().nth(most) {
@@ -96,9 +96,9 @@ fn pieces(text: &str, most: usize) -> Vec<&str> {
 }
 
 #[async_trait]
-impl Outlet for Signal {
+impl Channel for SignalSender {
     async fn send(&self, call: &Call, to: &str, text: &str) -> Result<()> {
-        let pieces = pieces(text, CHUNK);
+        let pieces = split_message(text, MAX_MESSAGE_CHARS);
         for (number, piece) in pieces.iter().enumerate() {
             let more = Map::from_iter([("message".to_owned(), json!(piece))]);
             self.rpc(call, to, number, more).await.map_err(|error| match number {
@@ -109,9 +109,9 @@ impl Outlet for Signal {
         Ok(())
     }
 
-    async fn send_media(&self, call: &Call, to: &str, file: &Outgoing) -> Result<()> {
-        too_large(file, LARGEST)?;
-        let name: String = file.name.chars().map(|it| if is_plain(it) { it } else { '_' }).collect();
+    async fn send_media(&self, call: &Call, to: &str, file: &OutgoingFile) -> Result<()> {
+        check_size(file, MAX_ATTACHMENT_BYTES)?;
+        let name: String = file.name.chars().map(|it| if is_file_name_char(it) { it } else { '_' }).collect();
         let data = format!("data:{};filename={name};base64,{}", file.media.mime, STANDARD.encode(&file.media.bytes));
         let mut more = Map::from_iter([("attachments".to_owned(), json!([data]))]);
         more.insert("message".into(), json!(file.caption.as_deref().unwrap_or_default()));
@@ -123,7 +123,7 @@ impl Outlet for Signal {
 }
 
 /// What may stand in the name of a file inside a data address.
-fn is_plain(it: char) -> bool {
+fn is_file_name_char(it: char) -> bool {
     it.is_alphanumeric() || matches!(it, '.' | '-' | '_')
 }
 
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn long_messages_are_cut_at_a_good_place() {
-        assert_eq!(pieces("one two three four", 10), ["one two", "three four"]);
-        assert_eq!(pieces("aaaa\n\nbbb ccc", 8), ["aaaa", "bbb ccc"]);
-        assert_eq!(pieces("äöüäöüäöü", 4), ["äöüä", "öüäö", "ü"]);
-        assert_eq!(pieces("short", 10), ["short"]);
+        assert_eq!(split_message("one two three four", 10), ["one two", "three four"]);
+        assert_eq!(split_message("aaaa\n\nbbb ccc", 8), ["aaaa", "bbb ccc"]);
+        assert_eq!(split_message("äöüäöüäöü", 4), ["äöüä", "öüäö", "ü"]);
+        assert_eq!(split_message("short", 10), ["short"]);
     }
 }

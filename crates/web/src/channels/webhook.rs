@@ -4,57 +4,57 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use helve_contract::{Call, Error, Result, ports::Outgoing};
+use helve_contract::{Call, Error, Result, ports::OutgoingFile};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{hmac::sign, outlets::Outlet};
+use super::{hmac::sign, outlets::Channel};
 use crate::{
-    client::{Client, Request},
-    search::{clean, wire},
+    client::{GuardedClient, HttpRequest},
+    search::{single_line, wire},
 };
 
 /// The largest file that goes out in a webhook.
-const LARGEST: usize = 8 << 20;
+const MAX_ATTACHMENT_BYTES: usize = 8 << 20;
 /// How often it is tried, and how long the first pause is.
-const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(200);
+const MAX_ATTEMPTS: u32 = 3;
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// How much of an answer is looked at.
-const ANSWER: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
-pub(super) struct Webhook {
+pub(super) struct WebhookSender {
     name: String,
     url: Url,
     secret: Option<String>,
-    client: Client,
+    client: GuardedClient,
 }
 
-impl Webhook {
-    pub(super) fn new(name: &str, url: &str, secret: Option<String>, client: Client) -> Result<Self> {
-        Ok(Self { name: name.to_owned(), url: wire::base(url)?, secret, client })
+impl WebhookSender {
+    pub(super) fn new(name: &str, url: &str, secret: Option<String>, client: GuardedClient) -> Result<Self> {
+        Ok(Self { name: name.to_owned(), url: wire::parse_base_url(url)?, secret, client })
     }
 
     async fn post(&self, call: &Call, body: &Value) -> Result<()> {
         // The same id for every try, so that the other side can tell a repetition.
-        let id = format!("{}-{}", header(&call.session.id), call.uuid);
-        let mut request = Request::post_json(self.url.as_str(), body).header("X-Webhook-Id", id);
+        let id = format!("{}-{}", safe_header_value(&call.session.id), call.uuid);
+        let mut request = HttpRequest::post_json(self.url.as_str(), body).header("X-Webhook-Id", id);
         if let Some(secret) = &self.secret {
             let signature = sign(secret.as_bytes(), &request.body);
             request = request.header("X-Webhook-Signature", signature);
         }
         let mut last = String::new();
-        for turn in 0..TRIES {
+        for turn in 0..MAX_ATTEMPTS {
             if turn > 0 {
                 tokio::select! {
-                    () = tokio::time::sleep(PAUSE * 4_u32.pow(turn - 1)) => {}
+                    () = tokio::time::sleep(RETRY_DELAY * 4_u32.pow(turn - 1)) => {}
                     () = call.cancel.cancelled() => return Err(Error::Cancelled),
                 }
             }
-            match wire::carry(&self.client, call, request.clone(), ANSWER).await {
+            match wire::send_bounded(&self.client, call, request.clone(), MAX_RESPONSE_BYTES).await {
                 Ok(answer) if answer.is_success() => return Ok(()),
                 Ok(answer) if answer.status == 429 || answer.status >= 500 => last = format!("HTTP {}", answer.status),
                 Ok(answer) => {
-                    let said = clean(&String::from_utf8_lossy(&answer.body), 200);
+                    let said = single_line(&String::from_utf8_lossy(&answer.body), 200);
                     let said = if said.is_empty() { said } else { format!(": {said}") };
                     return Err(Error::failed(format!(
                         "nothing was delivered: {} refused it (HTTP {}){said}",
@@ -65,24 +65,27 @@ impl Webhook {
                 Err(other) => return Err(other),
             }
         }
-        Err(Error::failed(format!("nothing was delivered: {} did not take it in {TRIES} tries ({last})", self.name)))
+        Err(Error::failed(format!(
+            "nothing was delivered: {} did not take it in {MAX_ATTEMPTS} tries ({last})",
+            self.name
+        )))
     }
 }
 
 /// What may stand in a header.
-fn header(text: &str) -> String {
+fn safe_header_value(text: &str) -> String {
     text.chars().filter(|it| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.')).take(100).collect()
 }
 
 #[async_trait]
-impl Outlet for Webhook {
+impl Channel for WebhookSender {
     async fn send(&self, call: &Call, to: &str, text: &str) -> Result<()> {
         let body = json!({"channel": self.name, "to": to, "content": text, "session": call.session.id});
         self.post(call, &body).await
     }
 
-    async fn send_media(&self, call: &Call, to: &str, file: &Outgoing) -> Result<()> {
-        too_large(file, LARGEST)?;
+    async fn send_media(&self, call: &Call, to: &str, file: &OutgoingFile) -> Result<()> {
+        check_size(file, MAX_ATTACHMENT_BYTES)?;
         let body = json!({
             "channel": self.name,
             "to": to,
@@ -100,7 +103,7 @@ impl Outlet for Webhook {
 }
 
 /// Refuses a file that is larger than a channel takes.
-pub(super) fn too_large(file: &Outgoing, most: usize) -> Result<()> {
+pub(super) fn check_size(file: &OutgoingFile, most: usize) -> Result<()> {
     let size = file.media.bytes.len();
     if size <= most {
         return Ok(());

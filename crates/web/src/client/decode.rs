@@ -6,10 +6,10 @@ use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use helve_contract::{Error, Result};
 
 /// What we say that we unpack.
-pub(super) const ACCEPTED: &str = "gzip, deflate, br";
+pub(super) const ACCEPT_ENCODING: &str = "gzip, deflate, br";
 
 /// Unpacks a body by its `Content-Encoding`. The flag says whether there was more than `most`.
-pub(super) fn unpacked(body: Vec<u8>, encoding: &str, most: usize) -> Result<(Vec<u8>, bool)> {
+pub(super) fn decompress(body: Vec<u8>, encoding: &str, most: usize) -> Result<(Vec<u8>, bool)> {
     let layers: Vec<String> = encoding
         .split(',')
         .map(|it| it.trim().to_ascii_lowercase())
@@ -23,12 +23,12 @@ pub(super) fn unpacked(body: Vec<u8>, encoding: &str, most: usize) -> Result<(Ve
     };
     let mut out = Vec::new();
     let read = match layer.as_str() {
-        "gzip" | "x-gzip" => take(MultiGzDecoder::new(&body[..]), &mut out, most),
-        "br" => take(brotli_decompressor::Decompressor::new(&body[..], 4096), &mut out, most),
-        "deflate" => take(ZlibDecoder::new(&body[..]), &mut out, most).or_else(|_| {
+        "gzip" | "x-gzip" => read_up_to(MultiGzDecoder::new(&body[..]), &mut out, most),
+        "br" => read_up_to(brotli_decompressor::Decompressor::new(&body[..], 4096), &mut out, most),
+        "deflate" => read_up_to(ZlibDecoder::new(&body[..]), &mut out, most).or_else(|_| {
             // Some servers leave the zlib wrapper out, against the standard and with success.
             out.clear();
-            take(DeflateDecoder::new(&body[..]), &mut out, most)
+            read_up_to(DeflateDecoder::new(&body[..]), &mut out, most)
         }),
         other => {
             let other: String = other.chars().take(20).collect();
@@ -46,7 +46,7 @@ pub(super) fn unpacked(body: Vec<u8>, encoding: &str, most: usize) -> Result<(Ve
 }
 
 /// Reads up to `most`; whether there is more.
-fn take(from: impl Read, out: &mut Vec<u8>, most: usize) -> io::Result<bool> {
+fn read_up_to(from: impl Read, out: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     from.take(most as u64 + 1).read_to_end(out)?;
     let cut = out.len() > most;
     out.truncate(most);
@@ -84,20 +84,20 @@ mod tests {
             (zlib.finish().unwrap(), "deflate"),
             (bare.finish().unwrap(), "deflate"),
         ] {
-            assert_eq!(unpacked(packed, encoding, 100).unwrap(), (plain.clone(), false), "{encoding}");
+            assert_eq!(decompress(packed, encoding, 100).unwrap(), (plain.clone(), false), "{encoding}");
         }
     }
 
     #[test]
     fn a_bomb_stops_at_the_limit() {
         let bomb = gzip(&vec![0; 20 << 20]);
-        let (out, cut) = unpacked(bomb, "gzip", 1000).unwrap();
+        let (out, cut) = decompress(bomb, "gzip", 1000).unwrap();
         assert_eq!((out.len(), cut), (1000, true));
     }
 
     #[test]
     fn refuses_layers_and_what_it_does_not_know() {
-        let said = |body: &[u8], encoding: &str| unpacked(body.to_vec(), encoding, 100).unwrap_err().to_string();
+        let said = |body: &[u8], encoding: &str| decompress(body.to_vec(), encoding, 100).unwrap_err().to_string();
         assert_eq!(said(b"x", "gzip, gzip"), "the answer is packed 2 times over, and only one layer is opened");
         assert_eq!(said(b"x", "zstd"), "the answer is packed with `zstd`, which was not asked for");
         assert!(said(b"words", "gzip").starts_with("the answer says that it is packed with gzip, and is not"));

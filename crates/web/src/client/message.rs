@@ -2,39 +2,39 @@
 
 use std::time::Duration;
 
-use helve_contract::ports::Redirects;
+use helve_contract::ports::RedirectPolicy;
 use hyper::{HeaderMap, Method};
 
 /// How much and how long at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HttpLimits {
     /// Redirects that are followed.
     pub redirects: usize,
     /// Bytes of the body, before and after it is unpacked. What is over is cut, and the response says so.
     pub body: usize,
     /// From the question to the first byte of the answer, each hop.
-    pub first_byte: Duration,
+    pub first_byte_timeout: Duration,
     /// Between two pieces of a body.
-    pub pause: Duration,
+    pub idle_timeout: Duration,
     /// In all, with every hop.
-    pub total: Duration,
+    pub total_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             redirects: 10,
             body: 5 << 20,
-            first_byte: Duration::from_secs(15),
-            pause: Duration::from_secs(10),
-            total: Duration::from_secs(30),
+            first_byte_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(10),
+            total_timeout: Duration::from_secs(30),
         }
     }
 }
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct HttpRequest {
     /// How.
     pub method: Method,
     /// Where, as it was written.
@@ -44,12 +44,12 @@ pub struct Request {
     /// What is sent.
     pub body: Vec<u8>,
     /// How redirects are taken.
-    pub redirects: Redirects,
+    pub redirects: RedirectPolicy,
     /// How much and how long.
-    pub limits: Limits,
+    pub limits: HttpLimits,
 }
 
-impl Request {
+impl HttpRequest {
     /// Gets an address and follows redirects.
     pub fn get(url: impl Into<String>) -> Self {
         Self {
@@ -57,15 +57,15 @@ impl Request {
             url: url.into(),
             headers: Vec::new(),
             body: Vec::new(),
-            redirects: Redirects::Follow,
-            limits: Limits::default(),
+            redirects: RedirectPolicy::Follow,
+            limits: HttpLimits::default(),
         }
     }
 
     /// Posts JSON to an address. A service that moved is not followed: its answer is the redirect.
     pub fn post_json(url: impl Into<String>, json: &serde_json::Value) -> Self {
         let body = json.to_string().into_bytes();
-        let request = Self { method: Method::POST, body, redirects: Redirects::Never, ..Self::get(url) };
+        let request = Self { method: Method::POST, body, redirects: RedirectPolicy::Never, ..Self::get(url) };
         request.header("Content-Type", "application/json").header("Accept", "application/json")
     }
 
@@ -76,19 +76,19 @@ impl Request {
     }
 
     /// With redirects taken another way.
-    pub fn redirects(self, redirects: Redirects) -> Self {
+    pub fn redirects(self, redirects: RedirectPolicy) -> Self {
         Self { redirects, ..self }
     }
 
     /// Within other limits.
-    pub fn limits(self, limits: Limits) -> Self {
+    pub fn limits(self, limits: HttpLimits) -> Self {
         Self { limits, ..self }
     }
 }
 
 /// What came back.
 #[derive(Clone, Debug, Default)]
-pub struct Response {
+pub struct HttpResponse {
     /// The address that answered, after redirects.
     pub url: String,
     /// Where a redirect leads that was not followed.
@@ -102,12 +102,12 @@ pub struct Response {
     /// The body, unpacked.
     pub body: Vec<u8>,
     /// Whether there was more of it.
-    pub cut: bool,
+    pub truncated: bool,
     /// What else there is to say.
     pub notes: Vec<String>,
 }
 
-impl Response {
+impl HttpResponse {
     /// A header, if it is there and is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()

@@ -10,6 +10,6 @@ mod message;
 mod send;
 mod wire;
 
-pub use message::{Limits, Request, Response};
-pub use send::Client;
-pub use wire::{Proxy, Stream};
+pub use message::{HttpLimits, HttpRequest, HttpResponse};
+pub use send::GuardedClient;
+pub use wire::{MaybeTlsStream, UpstreamProxy};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Error, Result, ports::Redirects};
+use helve_contract::{Call, Error, Result, ports::RedirectPolicy};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     HeaderMap, Method, StatusCode,
@@ -13,23 +13,23 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use super::{Limits, Proxy, Request, Response, Stream, decode, wire};
-use crate::guard::{Guard, Target};
+use super::{HttpLimits, HttpRequest, HttpResponse, MaybeTlsStream, UpstreamProxy, decode, wire};
+use crate::guard::{AddressGuard, Target};
 
 /// Who we say we are.
-const AGENT: &str = concat!("helve/", env!("CARGO_PKG_VERSION"), " (tool layer of an agent)");
+const USER_AGENT: &str = concat!("helve/", env!("CARGO_PKG_VERSION"), " (tool layer of an agent)");
 /// Headers of an answer: how many, and how many bytes.
-const MOST_HEADERS: usize = 200;
-const HEADER_BYTES: usize = 64 << 10;
+const MAX_HEADERS: usize = 200;
+const MAX_HEADER_BYTES: usize = 64 << 10;
 /// What goes along to another origin; everything else was meant for the first one.
 const PUBLIC_HEADERS: &[HeaderName] = &[header::ACCEPT, header::ACCEPT_LANGUAGE, header::CONTENT_TYPE];
 
 /// Sends requests that the guard lets through. It keeps nothing from one to the next: no cookies, no logins, no
 /// connections. Cheap to clone.
 #[derive(Clone)]
-pub struct Client {
-    guard: Guard,
-    proxy: Option<Proxy>,
+pub struct GuardedClient {
+    guard: AddressGuard,
+    proxy: Option<UpstreamProxy>,
 }
 
 /// One step of the way.
@@ -40,26 +40,26 @@ struct Hop {
     body: Bytes,
 }
 
-impl Client {
+impl GuardedClient {
     /// A client that dials by itself what the guard admits.
     #[must_use]
-    pub fn new(guard: Guard) -> Self {
+    pub fn new(guard: AddressGuard) -> Self {
         Self { guard, proxy: None }
     }
 
     /// Every request goes by this proxy. The guard judges it first.
     #[must_use]
-    pub fn by_proxy(self, proxy: Proxy) -> Self {
+    pub fn with_proxy(self, proxy: UpstreamProxy) -> Self {
         Self { proxy: Some(proxy), ..self }
     }
 
     /// The guard.
-    pub fn guard(&self) -> &Guard {
+    pub fn guard(&self) -> &AddressGuard {
         &self.guard
     }
 
     /// Sends for a call, and stops when its caller gives up.
-    pub async fn send_for(&self, call: &Call, request: Request) -> Result<Response> {
+    pub async fn send_for(&self, call: &Call, request: HttpRequest) -> Result<HttpResponse> {
         tokio::select! {
             biased;
             () = call.cancel.cancelled() => Err(Error::Cancelled),
@@ -68,72 +68,72 @@ impl Client {
     }
 
     /// Sends, follows redirects as the request says, and reads the answer up to the limits.
-    pub async fn send(&self, request: Request) -> Result<Response> {
+    pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse> {
         let target = Target::parse(&request.url)?;
         self.send_to(target, request).await
     }
 
     /// Sends to a target that was taken already; the request's own address is not looked at.
-    pub async fn send_to(&self, target: Target, request: Request) -> Result<Response> {
+    pub async fn send_to(&self, target: Target, request: HttpRequest) -> Result<HttpResponse> {
         let hop =
             Hop { target, method: request.method, headers: headers(&request.headers)?, body: request.body.into() };
-        let total = request.limits.total;
-        timeout(total, self.walk(hop, request.redirects, request.limits)).await.unwrap_or(Err(Error::Timeout(total)))
+        let total = request.limits.total_timeout;
+        timeout(total, self.follow(hop, request.redirects, request.limits)).await.unwrap_or(Err(Error::Timeout(total)))
     }
 
     /// A connection to a target that the guard admits, with TLS where its address says so.
-    pub async fn connect(&self, target: &Target) -> Result<Stream> {
+    pub async fn connect(&self, target: &Target) -> Result<MaybeTlsStream> {
         match &self.proxy {
             Some(proxy) => {
-                self.guard.admit_by_proxy(target).await?;
+                self.guard.check_for_proxy(target).await?;
                 proxy.connect(target).await
             }
             None => wire::connect(&self.guard.admit(target.clone()).await?).await,
         }
     }
 
-    async fn walk(&self, mut hop: Hop, redirects: Redirects, limits: Limits) -> Result<Response> {
+    async fn follow(&self, mut hop: Hop, redirects: RedirectPolicy, limits: HttpLimits) -> Result<HttpResponse> {
         let mut followed = 0;
         loop {
-            let answer = self.ask(&hop, limits.first_byte).await?;
-            let Some(next) = next(&hop, &answer)? else { return read(&hop.target, answer, limits).await };
+            let answer = self.send_hop(&hop, limits.first_byte_timeout).await?;
+            let Some(next) = redirect_target(&hop, &answer)? else { return read(&hop.target, answer, limits).await };
             let goes_on = match redirects {
-                Redirects::Follow => true,
-                Redirects::SameHost => next.same_host(&hop.target),
-                Redirects::Never => false,
+                RedirectPolicy::Follow => true,
+                RedirectPolicy::SameHost => next.same_host(&hop.target),
+                RedirectPolicy::Never => false,
             };
             // What was written for one origin is not handed to the next.
             let foreign = !hop.body.is_empty() && !next.same_origin(&hop.target) && keeps_body(answer.status());
             if !goes_on || foreign {
                 let moved_to = Some(next.to_string());
-                return Ok(Response { moved_to, ..read(&hop.target, answer, limits).await? });
+                return Ok(HttpResponse { moved_to, ..read(&hop.target, answer, limits).await? });
             }
             followed += 1;
             if followed > limits.redirects {
                 let most = limits.redirects;
                 return Err(Error::failed(format!("{} redirects more than {most} times", hop.target)));
             }
-            hop = step(hop, next, answer.status());
+            hop = next_hop(hop, next, answer.status());
         }
     }
 
     /// Sends one request over a connection of its own, and waits for the head of the answer.
-    async fn ask(&self, hop: &Hop, patience: Duration) -> Result<hyper::Response<Incoming>> {
+    async fn send_hop(&self, hop: &Hop, patience: Duration) -> Result<hyper::Response<Incoming>> {
         let host = hop.target.host();
         let asked = async {
             let stream = self.connect(&hop.target).await?;
             let (mut sender, connection) = http1::Builder::new()
-                .max_headers(MOST_HEADERS)
-                .max_header_size(HEADER_BYTES)
-                .max_buf_size(4 * HEADER_BYTES)
+                .max_headers(MAX_HEADERS)
+                .max_header_size(MAX_HEADER_BYTES)
+                .max_buf_size(4 * MAX_HEADER_BYTES)
                 .handshake(TokioIo::new(stream))
                 .await
-                .map_err(|error| broken(host, &error))?;
+                .map_err(|error| transport_error(host, &error))?;
             // It ends with the answer, or when nobody reads the answer any more.
             tokio::spawn(connection);
             let request =
                 self.request(hop).map_err(|error| Error::failed(format!("{host} cannot be asked: {error}")))?;
-            sender.send_request(request).await.map_err(|error| broken(host, &error))
+            sender.send_request(request).await.map_err(|error| transport_error(host, &error))
         };
         let late = || Error::failed(format!("{host} did not answer within {} seconds", patience.as_secs()));
         timeout(patience, asked).await.map_err(|_| late())?
@@ -145,13 +145,13 @@ impl Client {
         let by_proxy = self.proxy.as_ref().filter(|_| !hop.target.is_https());
         let place = if by_proxy.is_some() { url.as_str() } else { &url[url::Position::BeforePath..] };
         let mut request = hyper::Request::builder().method(&hop.method).uri(place);
-        if let Some(login) = by_proxy.and_then(Proxy::login) {
+        if let Some(login) = by_proxy.and_then(UpstreamProxy::login) {
             request = request.header(header::PROXY_AUTHORIZATION, login);
         }
         request = request
             .header(header::HOST, &url[url::Position::BeforeHost..url::Position::AfterPort])
-            .header(header::USER_AGENT, AGENT)
-            .header(header::ACCEPT_ENCODING, decode::ACCEPTED)
+            .header(header::USER_AGENT, USER_AGENT)
+            .header(header::ACCEPT_ENCODING, decode::ACCEPT_ENCODING)
             .header(header::CONNECTION, "close");
         for (name, value) in &hop.headers {
             request = request.header(name, value);
@@ -187,7 +187,7 @@ fn headers(given: &[(String, String)]) -> Result<HeaderMap> {
 }
 
 /// Where an answer sends us, if it does.
-fn next(hop: &Hop, answer: &hyper::Response<Incoming>) -> Result<Option<Target>> {
+fn redirect_target(hop: &Hop, answer: &hyper::Response<Incoming>) -> Result<Option<Target>> {
     if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
@@ -204,7 +204,7 @@ fn keeps_body(status: StatusCode) -> bool {
 }
 
 /// The next hop. What is private to one origin stays there.
-fn step(hop: Hop, target: Target, status: StatusCode) -> Hop {
+fn next_hop(hop: Hop, target: Target, status: StatusCode) -> Hop {
     let Hop { target: from, mut method, mut headers, mut body } = hop;
     if !keeps_body(status) && method != Method::HEAD {
         method = Method::GET;
@@ -219,14 +219,14 @@ fn step(hop: Hop, target: Target, status: StatusCode) -> Hop {
 }
 
 /// Reads the body up to the limit and unpacks it.
-async fn read(target: &Target, answer: hyper::Response<Incoming>, limits: Limits) -> Result<Response> {
+async fn read(target: &Target, answer: hyper::Response<Incoming>, limits: HttpLimits) -> Result<HttpResponse> {
     let (head, mut body) = answer.into_parts();
     let host = target.host();
     let (mut bytes, mut cut, mut notes) = (Vec::new(), false, Vec::new());
     loop {
-        let piece = match timeout(limits.pause, body.frame()).await {
+        let piece = match timeout(limits.idle_timeout, body.frame()).await {
             Err(_) if bytes.is_empty() => {
-                let seconds = limits.pause.as_secs();
+                let seconds = limits.idle_timeout.as_secs();
                 return Err(Error::failed(format!("{host} stopped in the middle of its answer for {seconds} seconds")));
             }
             Err(_) => {
@@ -236,7 +236,7 @@ async fn read(target: &Target, answer: hyper::Response<Incoming>, limits: Limits
             }
             Ok(None) => break,
             Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-            Ok(Some(Err(error))) if bytes.is_empty() => return Err(broken(host, &error)),
+            Ok(Some(Err(error))) if bytes.is_empty() => return Err(transport_error(host, &error)),
             Ok(Some(Err(_))) => {
                 notes.push("the connection broke in the middle of the answer; this is what came".to_owned());
                 cut = true;
@@ -253,23 +253,23 @@ async fn read(target: &Target, answer: hyper::Response<Incoming>, limits: Limits
     let encoding: Vec<_> =
         head.headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|it| it.to_str().ok()).collect();
     let (body, more) =
-        if bytes.is_empty() { (bytes, false) } else { decode::unpacked(bytes, &encoding.join(","), limits.body)? };
+        if bytes.is_empty() { (bytes, false) } else { decode::decompress(bytes, &encoding.join(","), limits.body)? };
     let reason =
         head.extensions.get::<hyper::ext::ReasonPhrase>().map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
     let reason = reason.or_else(|| head.status.canonical_reason().map(str::to_owned)).unwrap_or_default();
-    Ok(Response {
+    Ok(HttpResponse {
         url: target.to_string(),
         moved_to: None,
         status: head.status.as_u16(),
         reason: reason.chars().filter(|it| !it.is_control()).take(100).collect(),
         headers: head.headers,
         body,
-        cut: cut || more,
+        truncated: cut || more,
         notes,
     })
 }
 
-fn broken(host: &str, error: &hyper::Error) -> Error {
+fn transport_error(host: &str, error: &hyper::Error) -> Error {
     Error::failed(if error.is_parse_too_large() {
         format!("{host} answered with more headers than are read")
     } else if error.is_parse() {

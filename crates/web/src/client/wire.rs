@@ -20,31 +20,31 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use url::Url;
 
-use crate::guard::{Admitted, Target};
+use crate::guard::{AdmittedTarget, Target};
 
 /// How long one address may take to answer a knock.
-const KNOCK: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// … and while there are others to try.
-const SHORT_KNOCK: Duration = Duration::from_secs(4);
+const CONNECT_TIMEOUT_WITH_ALTERNATIVES: Duration = Duration::from_secs(4);
 /// A proxy that says more than this before it connects is none.
-const LONGEST_GREETING: usize = 16 << 10;
+const MAX_PROXY_HEAD_BYTES: usize = 16 << 10;
 
 /// The operator's proxy: every request goes by it.
 #[derive(Clone)]
-pub struct Proxy {
+pub struct UpstreamProxy {
     host: String,
     port: u16,
     login: Option<String>,
 }
 
-impl Proxy {
+impl UpstreamProxy {
     /// Takes `http://[user:password@]host:port`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| format!("`{text}` is no address of a proxy: {error}"))?;
         let host = url.host_str().filter(|_| url.scheme() == "http");
         let host = host.ok_or("a proxy is given as http://host:port")?.trim_matches(['[', ']']).to_owned();
         let login = (!url.username().is_empty()).then(|| {
-            let [user, password] = [url.username(), url.password().unwrap_or_default()].map(unescaped);
+            let [user, password] = [url.username(), url.password().unwrap_or_default()].map(percent_decode);
             format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
         });
         Ok(Self { host, port: url.port_or_known_default().unwrap_or(8080), login })
@@ -56,34 +56,34 @@ impl Proxy {
     }
 
     /// A connection to the proxy; for TLS, through it to the target.
-    pub(super) async fn connect(&self, target: &Target) -> Result<Stream> {
+    pub(super) async fn connect(&self, target: &Target) -> Result<MaybeTlsStream> {
         let failed = |error: io::Error| Error::failed(format!("the proxy could not be reached: {error}"));
-        let mut tcp = timeout(KNOCK, TcpStream::connect((self.host.as_str(), self.port)))
+        let mut tcp = timeout(CONNECT_TIMEOUT, TcpStream::connect((self.host.as_str(), self.port)))
             .await
             .map_err(|_| Error::failed("the proxy does not answer"))?
             .map_err(failed)?;
         if !target.is_https() {
-            return Ok(Stream::Plain(tcp));
+            return Ok(MaybeTlsStream::Plain(tcp));
         }
         let place = format!("{}:{}", target.url().host_str().unwrap_or_default(), target.port());
         let login = self.login.as_ref().map(|it| format!("Proxy-Authorization: {it}\r\n")).unwrap_or_default();
         let ask = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{login}\r\n");
         tcp.write_all(ask.as_bytes()).await.map_err(failed)?;
-        let said = greeting(&mut tcp).await.map_err(failed)?;
+        let said = read_proxy_head(&mut tcp).await.map_err(failed)?;
         let status = said.split(' ').nth(1).unwrap_or_default();
         if status != "200" {
             let line: String = said.lines().next().unwrap_or_default().chars().take(80).collect();
             return Err(Error::failed(format!("the proxy did not connect to {place}: {line}")));
         }
-        secure(tcp, target).await
+        tls_handshake(tcp, target).await
     }
 }
 
 /// Reads a proxy's answer to its blank line, byte by byte: what follows belongs to somebody else.
-async fn greeting(tcp: &mut TcpStream) -> io::Result<String> {
+async fn read_proxy_head(tcp: &mut TcpStream) -> io::Result<String> {
     let mut said = Vec::new();
     while !said.ends_with(b"\r\n\r\n") {
-        if said.len() > LONGEST_GREETING {
+        if said.len() > MAX_PROXY_HEAD_BYTES {
             return Err(io::Error::other("it talks too much"));
         }
         said.push(tcp.read_u8().await?);
@@ -91,7 +91,7 @@ async fn greeting(tcp: &mut TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
-fn unescaped(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     url::form_urlencoded::parse(format!("x={}", text.replace('+', "%2B")).as_bytes())
         .next()
         .map(|(_, value)| value.into_owned())
@@ -99,17 +99,17 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Connects to the first of the judged addresses that answers.
-pub(super) async fn connect(admitted: &Admitted) -> Result<Stream> {
+pub(super) async fn connect(admitted: &AdmittedTarget) -> Result<MaybeTlsStream> {
     let tcp = dial(admitted).await?;
-    if admitted.target.is_https() { secure(tcp, &admitted.target).await } else { Ok(Stream::Plain(tcp)) }
+    if admitted.target.is_https() { tls_handshake(tcp, &admitted.target).await } else { Ok(MaybeTlsStream::Plain(tcp)) }
 }
 
-async fn dial(admitted: &Admitted) -> Result<TcpStream> {
+async fn dial(admitted: &AdmittedTarget) -> Result<TcpStream> {
     let host = admitted.target.host();
     let mut last = String::from("no address to try");
     let count = admitted.addresses.len();
     for (at, address) in admitted.addresses.iter().enumerate() {
-        let patience = if at + 1 < count { SHORT_KNOCK } else { KNOCK };
+        let patience = if at + 1 < count { CONNECT_TIMEOUT_WITH_ALTERNATIVES } else { CONNECT_TIMEOUT };
         match timeout(patience, TcpStream::connect(*address)).await {
             Ok(Ok(tcp)) => {
                 let _ = tcp.set_nodelay(true);
@@ -122,19 +122,19 @@ async fn dial(admitted: &Admitted) -> Result<TcpStream> {
     Err(Error::failed(format!("{host} could not be reached: {last}")))
 }
 
-async fn secure(tcp: TcpStream, target: &Target) -> Result<Stream> {
+async fn tls_handshake(tcp: TcpStream, target: &Target) -> Result<MaybeTlsStream> {
     let host = target.host();
     let failed =
         |error: &dyn std::fmt::Display| Error::failed(format!("no secure connection to {host} could be made: {error}"));
     let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?;
     let config = tls().map_err(|error| failed(&error))?;
-    let stream = timeout(KNOCK, TlsConnector::from(config).connect(name, tcp)).await;
-    let stream = stream.map_err(|_| failed(&"no answer"))?.map_err(|error| failed(&in_words(&error)))?;
-    Ok(Stream::Secure(Box::new(stream)))
+    let stream = timeout(CONNECT_TIMEOUT, TlsConnector::from(config).connect(name, tcp)).await;
+    let stream = stream.map_err(|_| failed(&"no answer"))?.map_err(|error| failed(&tls_error_text(&error)))?;
+    Ok(MaybeTlsStream::Secure(Box::new(stream)))
 }
 
 /// Why TLS was not spoken. A certificate is the usual reason, and what is wrong with it says what to do.
-fn in_words(error: &io::Error) -> String {
+fn tls_error_text(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>());
     let Some(rustls::Error::InvalidCertificate(fault)) = inner else { return error.to_string() };
     let why = match fault {
@@ -166,14 +166,14 @@ fn tls() -> Result<Arc<ClientConfig>, String> {
 }
 
 /// A connection, plain or with TLS.
-pub enum Stream {
+pub enum MaybeTlsStream {
     /// As it is.
     Plain(TcpStream),
     /// With TLS.
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for MaybeTlsStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
@@ -182,7 +182,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for MaybeTlsStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),

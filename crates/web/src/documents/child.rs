@@ -4,59 +4,59 @@ use std::{io, panic, process, thread};
 
 use super::{
     pdf, picture, walls,
-    wire::{self, Answer, Ask, MARKER},
+    wire::{self, PARSER_ARG, ParseRequest, ParseResponse},
 };
-use crate::html::{self, Part, Style};
+use crate::html::{self, HtmlPart, HtmlTextStyle};
 
 /// The parser's stack. Documents nest; the crates below have limits of their own, which fit into this.
-const STACK: usize = 64 << 20;
+const STACK_BYTES: usize = 64 << 20;
 /// More than a parent ever sends.
-const MAX_INPUT: u64 = 80 << 20;
+const MAX_INPUT_BYTES: u64 = 80 << 20;
 
 /// Becomes the parser of one document if this process was started to be one, and does not return then.
 ///
-/// A program that makes a [`Reader`](super::Reader) calls this first thing in `main`, before it opens anything.
-pub fn child_stage() {
-    if std::env::args_os().nth(1).is_some_and(|it| it == MARKER) {
+/// A program that makes a [`DocumentReader`](super::DocumentReader) calls this first thing in `main`, before it opens anything.
+pub fn run_parser_if_requested() {
+    if std::env::args_os().nth(1).is_some_and(|it| it == PARSER_ARG) {
         process::exit(i32::from(run().is_err()));
     }
 }
 
 /// What a parser says: an answer and the bytes that follow it.
-pub(super) type Parsed = (Answer, Vec<u8>);
+pub(super) type ParserOutput = (ParseResponse, Vec<u8>);
 
 fn run() -> io::Result<()> {
-    walls::raise()?;
+    walls::apply_rlimits()?;
     // A parser that trips says so in its answer; the words of the panic are for nobody.
     panic::set_hook(Box::new(|_| {}));
-    let all = wire::read_all(io::stdin().lock(), MAX_INPUT)?;
-    let parser = thread::Builder::new().stack_size(STACK).spawn(move || {
+    let all = wire::read_all(io::stdin().lock(), MAX_INPUT_BYTES)?;
+    let parser = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         // A kernel without filters leaves the limits and the empty hands of this process; that still holds a parser.
-        let _ = walls::shut();
-        let (ask, bytes) = wire::split::<Ask>(&all).ok_or_else(|| io::Error::other("not a question"))?;
+        let _ = walls::install_seccomp();
+        let (ask, bytes) = wire::split::<ParseRequest>(&all).ok_or_else(|| io::Error::other("not a question"))?;
         Ok::<_, io::Error>(parse(&ask, bytes))
     })?;
     let (answer, bytes) = match parser.join() {
         Ok(parsed) => parsed?,
-        Err(_) => refused("it is damaged in a way that the parser does not understand"),
+        Err(_) => refuse("it is damaged in a way that the parser does not understand"),
     };
     wire::send(io::stdout().lock(), &answer, &bytes)
 }
 
-fn parse(ask: &Ask, bytes: &[u8]) -> Parsed {
+fn parse(ask: &ParseRequest, bytes: &[u8]) -> ParserOutput {
     match ask {
-        Ask::Pdf { pages } => pdf::text(bytes, *pages),
-        Ask::Picture => picture::fit(bytes),
-        Ask::Page { url, style, part } => Ok(page(bytes, url, *style, *part)),
+        ParseRequest::Pdf { pages } => pdf::text(bytes, *pages),
+        ParseRequest::Picture => picture::fit_for_model(bytes),
+        ParseRequest::Page { url, style, part } => Ok(page(bytes, url, *style, *part)),
     }
-    .unwrap_or_else(refused)
+    .unwrap_or_else(refuse)
 }
 
-fn page(bytes: &[u8], url: &str, style: Style, part: Part) -> Parsed {
-    let page = html::page(&String::from_utf8_lossy(bytes), url, style, part);
-    (Answer::Page { title: page.title, article: page.article, notes: page.notes }, page.text.into_bytes())
+fn page(bytes: &[u8], url: &str, style: HtmlTextStyle, part: HtmlPart) -> ParserOutput {
+    let page = html::render_page(&String::from_utf8_lossy(bytes), url, style, part);
+    (ParseResponse::Page { title: page.title, article: page.article, notes: page.notes }, page.text.into_bytes())
 }
 
-fn refused(why: impl Into<String>) -> Parsed {
-    (Answer::Refused(why.into()), Vec::new())
+fn refuse(why: impl Into<String>) -> ParserOutput {
+    (ParseResponse::Refused(why.into()), Vec::new())
 }

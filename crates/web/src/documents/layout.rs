@@ -6,23 +6,23 @@
 use std::collections::HashSet;
 
 /// A gap this wide is a space, in ems. Kerning stays below, the tightest of set spaces above.
-const SPACE: f64 = 0.16;
+const SPACE_GAP_EM: f64 = 0.16;
 /// A gap this wide stands between two columns of a table.
-const COLUMN: f64 = 2.0;
+const COLUMN_GAP_EM: f64 = 2.0;
 /// A step this far across the line starts another, in ems; indices and exponents stay below.
-const LINE: f64 = 0.6;
+const LINE_STEP_EM: f64 = 0.6;
 /// A step this far across the line leaves a blank one.
-const PARAGRAPH: f64 = 1.9;
+const PARAGRAPH_STEP_EM: f64 = 1.9;
 /// Text of one page; more is not for reading.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_PAGE_BYTES: usize = 1 << 20;
 
 /// Where a character stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct GlyphPosition {
     /// Its origin, with y upwards.
     pub at: (f64, f64),
     /// The direction of writing, of length 1.
-    pub way: (f64, f64),
+    pub direction: (f64, f64),
     /// How far it goes in that direction.
     pub advance: f64,
     /// The height of an em.
@@ -31,14 +31,14 @@ pub(super) struct Mark {
 
 /// The lines of a page as they are being written.
 #[derive(Default)]
-pub(super) struct Sheet {
-    lines: Vec<Line>,
-    pen: Option<Pen>,
+pub(super) struct PageLayout {
+    lines: Vec<LayoutLine>,
+    pen: Option<PenPosition>,
     seen: HashSet<(char, i64, i64)>,
     bytes: usize,
 }
 
-struct Line {
+struct LayoutLine {
     text: String,
     top: f64,
     left: f64,
@@ -47,19 +47,19 @@ struct Line {
 }
 
 /// Where the last character ended.
-struct Pen {
+struct PenPosition {
     end: (f64, f64),
     way: (f64, f64),
     size: f64,
 }
 
-impl Sheet {
+impl PageLayout {
     /// Writes a character, or the several that one glyph stands for.
-    pub(super) fn put(&mut self, mark: Mark, text: &str) {
-        if self.bytes > MOST_BYTES || !self.is_new(mark, text) {
+    pub(super) fn add_glyph(&mut self, mark: GlyphPosition, text: &str) {
+        if self.bytes > MAX_PAGE_BYTES || !self.is_new(mark, text) {
             return;
         }
-        let clean: String = text.chars().flat_map(plain).collect();
+        let clean: String = text.chars().flat_map(normalize_char).collect();
         if clean.trim().is_empty() {
             // A space that is drawn counts as a gap; the pen stays, so that gaps add up.
             if !clean.is_empty() && self.pen.is_some() {
@@ -70,17 +70,17 @@ impl Sheet {
 
         let step = self.pen.as_ref().map(|pen| pen.step(mark));
         match step {
-            Some(Step::On) => {}
-            Some(Step::Space) => self.space(" "),
-            Some(Step::Column) => self.space("  "),
-            Some(Step::Line) | None => self.line(mark),
+            Some(GlyphStep::On) => {}
+            Some(GlyphStep::Space) => self.space(" "),
+            Some(GlyphStep::Column) => self.space("  "),
+            Some(GlyphStep::Line) | None => self.line(mark),
         }
         self.bytes += clean.len();
         if let Some(line) = self.lines.last_mut() {
             line.text.push_str(&clean);
         }
-        let end = (mark.at.0 + mark.way.0 * mark.advance, mark.at.1 + mark.way.1 * mark.advance);
-        self.pen = Some(Pen { end, way: mark.way, size: mark.size });
+        let end = (mark.at.0 + mark.direction.0 * mark.advance, mark.at.1 + mark.direction.1 * mark.advance);
+        self.pen = Some(PenPosition { end, way: mark.direction, size: mark.size });
     }
 
     /// The text of the page.
@@ -89,27 +89,27 @@ impl Sheet {
             self.lines.sort_by(|a, b| b.top.total_cmp(&a.top).then(a.left.total_cmp(&b.left)));
         }
         let mut text = String::new();
-        let mut above: Option<&Line> = None;
+        let mut above: Option<&LayoutLine> = None;
         for line in &self.lines {
             let words = line.text.trim_end();
             if words.is_empty() {
                 continue;
             }
             if let Some(above) = above {
-                let apart = (above.top - line.top).abs() > above.size.max(line.size) * PARAGRAPH;
+                let apart = (above.top - line.top).abs() > above.size.max(line.size) * PARAGRAPH_STEP_EM;
                 text.push_str(if apart { "\n\n" } else { "\n" });
             }
             text.push_str(words);
             above = Some(line);
         }
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MAX_PAGE_BYTES {
             text.push_str("\n[the rest of this page is left out]");
         }
         text
     }
 
     /// Bold is sometimes faked by drawing a character twice.
-    fn is_new(&mut self, mark: Mark, text: &str) -> bool {
+    fn is_new(&mut self, mark: GlyphPosition, text: &str) -> bool {
         let Some(first) = text.chars().next() else { return false };
         let grid = mark.size * 0.1;
         self.seen.insert((first, (mark.at.0 / grid).round() as i64, (mark.at.1 / grid).round() as i64))
@@ -123,13 +123,13 @@ impl Sheet {
         }
     }
 
-    fn line(&mut self, mark: Mark) {
-        self.lines.push(Line {
+    fn line(&mut self, mark: GlyphPosition) {
+        self.lines.push(LayoutLine {
             text: String::new(),
             top: mark.at.1,
             left: mark.at.0,
             size: mark.size,
-            level: mark.way.0 > 0.99,
+            level: mark.direction.0 > 0.99,
         });
     }
 
@@ -140,35 +140,35 @@ impl Sheet {
     }
 }
 
-enum Step {
+enum GlyphStep {
     On,
     Space,
     Column,
     Line,
 }
 
-impl Pen {
+impl PenPosition {
     /// How a character follows the last one.
-    fn step(&self, mark: Mark) -> Step {
+    fn step(&self, mark: GlyphPosition) -> GlyphStep {
         let em = self.size.max(mark.size);
         let (x, y) = (mark.at.0 - self.end.0, mark.at.1 - self.end.1);
         let along = (x * self.way.0 + y * self.way.1) / em;
         let across = (x * self.way.1 - y * self.way.0).abs() / em;
-        let turned = self.way.0 * mark.way.0 + self.way.1 * mark.way.1 < 0.9;
-        if turned || across > LINE || along < -1.0 {
-            Step::Line
-        } else if along > COLUMN {
-            Step::Column
-        } else if along > SPACE * mark.size.min(self.size) / em {
-            Step::Space
+        let turned = self.way.0 * mark.direction.0 + self.way.1 * mark.direction.1 < 0.9;
+        if turned || across > LINE_STEP_EM || along < -1.0 {
+            GlyphStep::Line
+        } else if along > COLUMN_GAP_EM {
+            GlyphStep::Column
+        } else if along > SPACE_GAP_EM * mark.size.min(self.size) / em {
+            GlyphStep::Space
         } else {
-            Step::On
+            GlyphStep::On
         }
     }
 }
 
 /// A character as people type it: ligatures in letters, every blank a space, nothing that cannot be seen.
-fn plain(it: char) -> impl Iterator<Item = char> {
+fn normalize_char(it: char) -> impl Iterator<Item = char> {
     let text = match it {
         '\u{fb00}' => "ff",
         '\u{fb01}' => "fi",
@@ -179,17 +179,17 @@ fn plain(it: char) -> impl Iterator<Item = char> {
         '\u{ad}' => "-",
         it if it.is_whitespace() => " ",
         it if it.is_control() || helve_contract::invisible(it).is_some() => "",
-        it => return Either::One(std::iter::once(it)),
+        it => return CharIter::One(std::iter::once(it)),
     };
-    Either::Some(text.chars())
+    CharIter::Some(text.chars())
 }
 
-enum Either {
+enum CharIter {
     One(std::iter::Once<char>),
     Some(std::str::Chars<'static>),
 }
 
-impl Iterator for Either {
+impl Iterator for CharIter {
     type Item = char;
     fn next(&mut self) -> Option<char> {
         match self {
@@ -205,11 +205,14 @@ mod tests {
 
     /// Writes words at places; a character is half an em wide, an em is 10.
     fn sheet(words: &[(f64, f64, &str)]) -> String {
-        let mut sheet = Sheet::default();
+        let mut sheet = PageLayout::default();
         for (x, y, word) in words {
             for (n, it) in word.chars().enumerate() {
                 let at = (x + n as f64 * 5.0, *y);
-                sheet.put(Mark { at, way: (1.0, 0.0), advance: 5.0, size: 10.0 }, it.encode_utf8(&mut [0; 4]));
+                sheet.add_glyph(
+                    GlyphPosition { at, direction: (1.0, 0.0), advance: 5.0, size: 10.0 },
+                    it.encode_utf8(&mut [0; 4]),
+                );
             }
         }
         sheet.text()

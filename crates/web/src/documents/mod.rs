@@ -1,7 +1,7 @@
 //! PDF files and pictures.
 //!
 //! The bytes may be anybody's, and a parser may loop, allocate without end or overflow its stack. So it runs in a
-//! child process that has limits, no files, no network and nothing to steal; [`Reader`] talks to it.
+//! child process that has limits, no files, no network and nothing to steal; [`DocumentReader`] talks to it.
 
 mod child;
 mod layout;
@@ -11,17 +11,17 @@ mod reader;
 mod walls;
 mod wire;
 
-pub use child::child_stage;
-pub use reader::Reader;
+pub use child::run_parser_if_requested;
+pub use reader::DocumentReader;
 
 /// What comes over the pipe, and what it may carry, tried on any bytes.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn try_any(data: &[u8]) {
-    if let Some((_, rest)) = wire::split::<wire::Ask>(data) {
+pub(crate) fn fuzz_any(data: &[u8]) {
+    if let Some((_, rest)) = wire::split::<wire::ParseRequest>(data) {
         assert!(rest.len() + 4 <= data.len());
     }
-    _ = wire::split::<wire::Answer>(data);
+    _ = wire::split::<wire::ParseResponse>(data);
     // The crates that read documents may trip; the child that they run in turns that into a refusal.
-    _ = std::panic::catch_unwind(|| _ = picture::fit(data));
+    _ = std::panic::catch_unwind(|| _ = picture::fit_for_model(data));
     _ = std::panic::catch_unwind(|| _ = pdf::text(data, None));
 }

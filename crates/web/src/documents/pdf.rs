@@ -13,19 +13,19 @@ use hayro_interpret::{
 };
 
 use super::{
-    child::Parsed,
-    layout::{Mark, Sheet},
-    wire::Answer,
+    child::ParserOutput,
+    layout::{GlyphPosition, PageLayout},
+    wire::ParseResponse,
 };
 
 /// Pages in one answer.
-const MOST_PAGES: u32 = 20;
+const MAX_PAGES: u32 = 20;
 
 /// The text of the pages from a first to a last one, or of all.
-pub(super) fn text(bytes: &[u8], asked: Option<(u32, u32)>) -> Result<Parsed, String> {
-    let pdf = Pdf::new(Arc::new(bytes.to_vec())).map_err(unreadable)?;
+pub(super) fn text(bytes: &[u8], asked: Option<(u32, u32)>) -> Result<ParserOutput, String> {
+    let pdf = Pdf::new(Arc::new(bytes.to_vec())).map_err(load_error)?;
     let total = u32::try_from(pdf.pages().len()).unwrap_or(u32::MAX);
-    let (first, last) = chosen(asked, total)?;
+    let (first, last) = page_range(asked, total)?;
 
     let cache = InterpreterCache::new();
     let mut pages = Vec::new();
@@ -34,11 +34,11 @@ pub(super) fn text(bytes: &[u8], asked: Option<(u32, u32)>) -> Result<Parsed, St
             pages.push((number, page_text(page, &pdf, &cache)));
         }
     }
-    Ok((Answer::Pdf { pages, total }, Vec::new()))
+    Ok((ParseResponse::Pdf { pages, total }, Vec::new()))
 }
 
 /// The first and last page to read. What lies beyond the end is left out; what asks for nothing is refused.
-fn chosen(asked: Option<(u32, u32)>, total: u32) -> Result<(u32, u32), String> {
+fn page_range(asked: Option<(u32, u32)>, total: u32) -> Result<(u32, u32), String> {
     if total == 0 {
         return Err("it has no pages".into());
     }
@@ -50,8 +50,8 @@ fn chosen(asked: Option<(u32, u32)>, total: u32) -> Result<(u32, u32), String> {
         return Err(format!("it has {total} {}, and page {first} was asked for", plural(total)));
     }
     let last = last.min(total);
-    if last - first >= MOST_PAGES {
-        return Err(format!("it has {total} pages; ask for a range of at most {MOST_PAGES}, such as 1-{MOST_PAGES}"));
+    if last - first >= MAX_PAGES {
+        return Err(format!("it has {total} pages; ask for a range of at most {MAX_PAGES}, such as 1-{MAX_PAGES}"));
     }
     Ok((first, last))
 }
@@ -60,7 +60,7 @@ fn plural(total: u32) -> &'static str {
     if total == 1 { "page" } else { "pages" }
 }
 
-fn unreadable(error: LoadPdfError) -> String {
+fn load_error(error: LoadPdfError) -> String {
     match error {
         LoadPdfError::Decryption(DecryptionError::PasswordProtected) => {
             "it is encrypted with a password; ask for a copy without one".into()
@@ -75,16 +75,16 @@ fn page_text<'a>(page: &Page<'a>, pdf: &'a Pdf, cache: &InterpreterCache<'a>) ->
     let (width, height) = page.render_dimensions();
     let frame = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
     let mut context = Context::new(upright, frame, cache, pdf.xref(), InterpreterSettings::default());
-    let mut scribe = Scribe::default();
+    let mut scribe = TextExtractor::default();
     interpret_page(page, &mut context, &mut scribe);
     scribe.0.text()
 }
 
 /// A device that draws nothing and notes which characters were drawn, and where.
 #[derive(Default)]
-struct Scribe(Sheet);
+struct TextExtractor(PageLayout);
 
-impl Device<'_> for Scribe {
+impl Device<'_> for TextExtractor {
     fn draw_path(&mut self, _: &BezPath, _: DrawProps<'_>, _: &DrawMode) {}
     fn push_clip_path(&mut self, _: &ClipPath) {}
     fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'_>>, _: BlendMode) {}
@@ -107,10 +107,10 @@ impl Device<'_> for Scribe {
             if !(at.is_finite() && way.is_finite() && size.is_normal()) {
                 continue;
             }
-            let mark = Mark { at: (at.x, at.y), way: (way.x, way.y), advance, size };
+            let mark = GlyphPosition { at: (at.x, at.y), direction: (way.x, way.y), advance, size };
             match text {
-                BfString::Char(only) => self.0.put(mark, only.encode_utf8(&mut [0; 4])),
-                BfString::String(text) => self.0.put(mark, &text),
+                BfString::Char(only) => self.0.add_glyph(mark, only.encode_utf8(&mut [0; 4])),
+                BfString::String(text) => self.0.add_glyph(mark, &text),
             }
         }
     }
@@ -134,11 +134,11 @@ mod tests {
 
     #[test]
     fn a_range_is_cut_at_the_end_and_refused_where_it_makes_no_sense() {
-        assert_eq!(chosen(None, 20), Ok((1, 20)));
-        assert_eq!(chosen(Some((19, 30)), 20), Ok((19, 20)));
-        assert_eq!(chosen(Some((1, 99)), 20), Ok((1, 20)));
+        assert_eq!(page_range(None, 20), Ok((1, 20)));
+        assert_eq!(page_range(Some((19, 30)), 20), Ok((19, 20)));
+        assert_eq!(page_range(Some((1, 99)), 20), Ok((1, 20)));
         let refusals = [(None, 21), (Some((2, 22)), 90), (Some((3, 4)), 2), (Some((0, 4)), 9), (Some((5, 2)), 9)]
-            .map(|(asked, total)| chosen(asked, total).unwrap_err());
+            .map(|(asked, total)| page_range(asked, total).unwrap_err());
         assert_eq!(
             refusals,
             [

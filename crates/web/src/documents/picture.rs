@@ -8,31 +8,31 @@ use image::{
     imageops::FilterType,
 };
 
-use super::{child::Parsed, wire::Answer};
+use super::{child::ParserOutput, wire::ParseResponse};
 
 /// The longest side that models look at.
-const LONGEST: u32 = 1568;
+const MAX_SIDE_PX: u32 = 1568;
 /// Encoded bytes that providers take: 5 MB as base64.
-const HEAVIEST: usize = 3_750_000;
+const MAX_ENCODED_BYTES: usize = 3_750_000;
 /// Pixels that are decoded at all.
-const MOST_PIXELS: u64 = 100_000_000;
+const MAX_PIXELS: u64 = 100_000_000;
 /// What decoding may allocate.
-const MOST_MEMORY: u64 = 768 << 20;
+const MAX_DECODE_BYTES: u64 = 768 << 20;
 
 /// The picture, or a smaller one, or why there is none.
-pub(super) fn fit(bytes: &[u8]) -> Result<Parsed, String> {
+pub(super) fn fit_for_model(bytes: &[u8]) -> Result<ParserOutput, String> {
     let format = sniff(bytes)?;
-    let original = measured(bytes, format)?;
+    let original = dimensions(bytes, format)?;
     let animated = is_animated(bytes, format);
-    let picture = decoded(bytes, format)?;
+    let picture = decode(bytes, format)?;
 
     let (width, height) = original;
-    if width.max(height) <= LONGEST && bytes.len() <= HEAVIEST && !animated {
-        return Ok((Answer::Same { mime: format.to_mime_type().into(), size: original }, Vec::new()));
+    if width.max(height) <= MAX_SIDE_PX && bytes.len() <= MAX_ENCODED_BYTES && !animated {
+        return Ok((ParseResponse::Same { mime: format.to_mime_type().into(), size: original }, Vec::new()));
     }
-    let (picture, format, made) = remade(picture, format)?;
+    let (picture, format, made) = shrink(picture, format)?;
     let shown = (picture.width(), picture.height());
-    Ok((Answer::Made { mime: format.to_mime_type().into(), original, shown }, made))
+    Ok((ParseResponse::Made { mime: format.to_mime_type().into(), original, shown }, made))
 }
 
 fn sniff(bytes: &[u8]) -> Result<ImageFormat, String> {
@@ -43,22 +43,22 @@ fn sniff(bytes: &[u8]) -> Result<ImageFormat, String> {
 }
 
 /// Width and height as the header has them, before anything is decoded.
-fn measured(bytes: &[u8], format: ImageFormat) -> Result<(u32, u32), String> {
+fn dimensions(bytes: &[u8], format: ImageFormat) -> Result<(u32, u32), String> {
     let (width, height) =
-        ImageReader::with_format(Cursor::new(bytes), format).into_dimensions().map_err(|error| damaged(&error))?;
-    if u64::from(width) * u64::from(height) > MOST_PIXELS {
-        return Err(format!("it has {width} × {height} pixels, and at most {} million fit", MOST_PIXELS / 1_000_000));
+        ImageReader::with_format(Cursor::new(bytes), format).into_dimensions().map_err(|error| decode_error(&error))?;
+    if u64::from(width) * u64::from(height) > MAX_PIXELS {
+        return Err(format!("it has {width} × {height} pixels, and at most {} million fit", MAX_PIXELS / 1_000_000));
     }
     Ok((width, height))
 }
 
 /// The first frame, the right way up.
-fn decoded(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
+fn decode(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     reader.limits(limits());
-    let mut decoder = reader.into_decoder().map_err(|error| damaged(&error))?;
-    let orientation = decoder.orientation().map_err(|error| damaged(&error))?;
-    let mut picture = DynamicImage::from_decoder(decoder).map_err(|error| damaged(&error))?;
+    let mut decoder = reader.into_decoder().map_err(|error| decode_error(&error))?;
+    let orientation = decoder.orientation().map_err(|error| decode_error(&error))?;
+    let mut picture = DynamicImage::from_decoder(decoder).map_err(|error| decode_error(&error))?;
     picture.apply_orientation(orientation);
     Ok(picture)
 }
@@ -66,7 +66,7 @@ fn decoded(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
 /// A few bytes can ask for gigabytes: a frame may be larger than its picture.
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.max_alloc = Some(MOST_MEMORY);
+    limits.max_alloc = Some(MAX_DECODE_BYTES);
     limits
 }
 
@@ -86,20 +86,20 @@ fn frames(bytes: &[u8]) -> ImageResult<Frames<'_>> {
 }
 
 /// A picture that fits: the sides first, then the encoding, then the sides again.
-fn remade(mut picture: DynamicImage, from: ImageFormat) -> Result<(DynamicImage, ImageFormat, Vec<u8>), String> {
-    let mut longest = LONGEST;
+fn shrink(mut picture: DynamicImage, from: ImageFormat) -> Result<(DynamicImage, ImageFormat, Vec<u8>), String> {
+    let mut longest = MAX_SIDE_PX;
     // A photograph stays one; drawings, screens and anything with holes stay sharp while they are small enough.
     let sharp = picture.color().has_alpha() || matches!(from, ImageFormat::Png | ImageFormat::Gif);
     loop {
         if picture.width().max(picture.height()) > longest {
             picture = picture.resize(longest, longest, FilterType::Triangle);
         }
-        if sharp && let Some(made) = light(encode_png(&picture)?) {
+        if sharp && let Some(made) = if_small_enough(encode_png(&picture)?) {
             return Ok((picture, ImageFormat::Png, made));
         }
-        let flat = flattened(&picture);
+        let flat = on_white(&picture);
         for quality in [85, 65] {
-            if let Some(made) = light(encode_jpeg(&flat, quality)?) {
+            if let Some(made) = if_small_enough(encode_jpeg(&flat, quality)?) {
                 return Ok((picture, ImageFormat::Jpeg, made));
             }
         }
@@ -110,24 +110,26 @@ fn remade(mut picture: DynamicImage, from: ImageFormat) -> Result<(DynamicImage,
     }
 }
 
-fn light(made: Vec<u8>) -> Option<Vec<u8>> {
-    (made.len() <= HEAVIEST).then_some(made)
+fn if_small_enough(made: Vec<u8>) -> Option<Vec<u8>> {
+    (made.len() <= MAX_ENCODED_BYTES).then_some(made)
 }
 
 fn encode_png(picture: &DynamicImage) -> Result<Vec<u8>, String> {
     let mut made = Cursor::new(Vec::new());
-    picture.write_to(&mut made, ImageFormat::Png).map_err(|error| damaged(&error))?;
+    picture.write_to(&mut made, ImageFormat::Png).map_err(|error| decode_error(&error))?;
     Ok(made.into_inner())
 }
 
 fn encode_jpeg(picture: &DynamicImage, quality: u8) -> Result<Vec<u8>, String> {
     let mut made = Vec::new();
-    picture.write_with_encoder(JpegEncoder::new_with_quality(&mut made, quality)).map_err(|error| damaged(&error))?;
+    picture
+        .write_with_encoder(JpegEncoder::new_with_quality(&mut made, quality))
+        .map_err(|error| decode_error(&error))?;
     Ok(made)
 }
 
 /// On white where it has holes: a JPEG has none.
-fn flattened(picture: &DynamicImage) -> DynamicImage {
+fn on_white(picture: &DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return DynamicImage::ImageRgb8(picture.to_rgb8());
     }
@@ -139,7 +141,7 @@ fn flattened(picture: &DynamicImage) -> DynamicImage {
     DynamicImage::ImageRgb8(flat)
 }
 
-fn damaged(error: &image::ImageError) -> String {
+fn decode_error(error: &image::ImageError) -> String {
     let words: String = error.to_string().chars().filter(|it| !it.is_control()).take(200).collect();
     format!("it is damaged ({words})")
 }

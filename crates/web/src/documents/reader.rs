@@ -12,7 +12,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use helve_contract::{
     Call, Error, Media, Result,
-    ports::{Documents, PdfPages, Picture},
+    ports::{Documents, Image, PdfPages},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -21,31 +21,31 @@ use tokio::{
     time::timeout,
 };
 
-use super::wire::{self, Answer, Ask, MARKER, MAX_HEAD};
-use crate::html::{Page, Part, Style};
+use super::wire::{self, MAX_HEAD_BYTES, PARSER_ARG, ParseRequest, ParseResponse};
+use crate::html::{HtmlPage, HtmlPart, HtmlTextStyle};
 
 /// The largest document.
-const MAX_INPUT: usize = 64 << 20;
+const MAX_INPUT_BYTES: usize = 64 << 20;
 /// How long a child may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+const CHILD_TIMEOUT: Duration = Duration::from_secs(15);
 /// Children at the same time: each may need a gigabyte.
-const CHILDREN: usize = 3;
+const MAX_CHILDREN: usize = 3;
 
 /// Reads PDF files and pictures in child processes of limited means.
 ///
-/// The child is this program again, so `main` calls [`child_stage`](super::child_stage) first.
-pub struct Reader {
+/// The child is this program again, so `main` calls [`run_parser_if_requested`](super::run_parser_if_requested) first.
+pub struct DocumentReader {
     program: PathBuf,
-    turns: Semaphore,
+    child_slots: Semaphore,
 }
 
-impl Default for Reader {
+impl Default for DocumentReader {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Reader {
+impl DocumentReader {
     /// A reader whose child is this very program, even if its file has been replaced since.
     #[must_use]
     pub fn new() -> Self {
@@ -55,32 +55,39 @@ impl Reader {
     /// A reader whose child is another program that has the stage.
     #[must_use]
     pub fn with_program(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), turns: Semaphore::new(CHILDREN) }
+        Self { program: program.into(), child_slots: Semaphore::new(MAX_CHILDREN) }
     }
 
     /// A page of the web as text.
-    pub(crate) async fn page(&self, call: &Call, html: &str, url: &str, style: Style, part: Part) -> Result<Page> {
-        let ask = Ask::Page { url: url.to_owned(), style, part };
+    pub(crate) async fn page(
+        &self,
+        call: &Call,
+        html: &str,
+        url: &str,
+        style: HtmlTextStyle,
+        part: HtmlPart,
+    ) -> Result<HtmlPage> {
+        let ask = ParseRequest::Page { url: url.to_owned(), style, part };
         match self.parse(call, ask, html.as_bytes()).await? {
-            (Answer::Page { title, article, notes }, text) => {
-                Ok(Page { title, text: String::from_utf8_lossy(&text).into_owned(), article, notes })
+            (ParseResponse::Page { title, article, notes }, text) => {
+                Ok(HtmlPage { title, text: String::from_utf8_lossy(&text).into_owned(), article, notes })
             }
             (other, _) => Err(anyhow::anyhow!("the parsing child answered {other:?}").into()),
         }
     }
 
-    async fn parse(&self, call: &Call, ask: Ask, bytes: &[u8]) -> Result<(Answer, Vec<u8>)> {
-        let what = Kind::of(&ask);
-        if bytes.len() > MAX_INPUT {
-            let (size, most) = (bytes.len() >> 20, MAX_INPUT >> 20);
+    async fn parse(&self, call: &Call, ask: ParseRequest, bytes: &[u8]) -> Result<(ParseResponse, Vec<u8>)> {
+        let what = DocumentLabel::of(&ask);
+        if bytes.len() > MAX_INPUT_BYTES {
+            let (size, most) = (bytes.len() >> 20, MAX_INPUT_BYTES >> 20);
             return Err(Error::failed(format!("{what} is too large to be read: {size} MiB, and {most} MiB fit")));
         }
-        call.still_wanted()?;
+        call.check_cancelled()?;
 
         let asked = async {
-            let _turn = self.turns.acquire().await.context("no more documents are read")?;
+            let _turn = self.child_slots.acquire().await.context("no more documents are read")?;
             let mut child = self.start()?;
-            let said = timeout(PATIENCE, talk(&mut child, &ask, bytes)).await;
+            let said = timeout(CHILD_TIMEOUT, exchange(&mut child, &ask, bytes)).await;
             // Whatever it still does, nobody waits for it; this also takes it off the process table.
             let _ = child.kill().await;
             Ok::<_, anyhow::Error>(said)
@@ -92,20 +99,20 @@ impl Reader {
         };
 
         let Ok(said) = said else {
-            let seconds = PATIENCE.as_secs();
+            let seconds = CHILD_TIMEOUT.as_secs();
             return Err(Error::failed(format!("{what} could not be read within {seconds} seconds")));
         };
         let (said, status) = said.context("the parsing child")?;
         match wire::split(&said) {
-            Some((Answer::Refused(why), _)) => Err(Error::failed(format!("{what} could not be read: {why}"))),
+            Some((ParseResponse::Refused(why), _)) => Err(Error::failed(format!("{what} could not be read: {why}"))),
             Some((answer, rest)) => Ok((answer, rest.to_vec())),
-            None => Err(Error::failed(format!("{what} could not be read: {}", died(status)))),
+            None => Err(Error::failed(format!("{what} could not be read: {}", exit_reason(status)))),
         }
     }
 
     fn start(&self) -> anyhow::Result<Child> {
         Command::new(&self.program)
-            .arg(MARKER)
+            .arg(PARSER_ARG)
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -118,23 +125,23 @@ impl Reader {
 }
 
 /// Writes the question and the document, reads the answer to its end, and waits for the exit.
-async fn talk(child: &mut Child, ask: &Ask, bytes: &[u8]) -> anyhow::Result<(Vec<u8>, ExitStatus)> {
+async fn exchange(child: &mut Child, ask: &ParseRequest, bytes: &[u8]) -> anyhow::Result<(Vec<u8>, ExitStatus)> {
     let (mut to, from) = child.stdin.take().zip(child.stdout.take()).context("no pipes")?;
-    let head = wire::head(ask)?;
+    let head = wire::encode_head(ask)?;
     let write = async move {
         // A child that has died already tells more by its exit than a broken pipe does.
         let _ = to.write_all(&head).await;
         let _ = to.write_all(bytes).await;
     };
     let mut said = Vec::new();
-    let mut from = from.take((MAX_HEAD + MAX_INPUT) as u64);
+    let mut from = from.take((MAX_HEAD_BYTES + MAX_INPUT_BYTES) as u64);
     let read = from.read_to_end(&mut said);
     let ((), read) = tokio::join!(write, read);
     read?;
     Ok((said, child.wait().await?))
 }
 
-fn died(status: ExitStatus) -> &'static str {
+fn exit_reason(status: ExitStatus) -> &'static str {
     match status.signal() {
         Some(libc::SIGXCPU | libc::SIGKILL) => "it takes too much computing",
         Some(_) => "it is damaged, or needs more memory or nests deeper than is allowed",
@@ -144,41 +151,41 @@ fn died(status: ExitStatus) -> &'static str {
 
 /// What the document is called in messages.
 #[derive(Clone, Copy)]
-struct Kind(&'static str);
+struct DocumentLabel(&'static str);
 
-impl Kind {
-    fn of(ask: &Ask) -> Self {
+impl DocumentLabel {
+    fn of(ask: &ParseRequest) -> Self {
         Self(match ask {
-            Ask::Pdf { .. } => "the PDF",
-            Ask::Picture => "the picture",
-            Ask::Page { .. } => "the page",
+            ParseRequest::Pdf { .. } => "the PDF",
+            ParseRequest::Picture => "the picture",
+            ParseRequest::Page { .. } => "the page",
         })
     }
 }
 
-impl std::fmt::Display for Kind {
+impl std::fmt::Display for DocumentLabel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0)
     }
 }
 
 #[async_trait]
-impl Documents for Reader {
+impl Documents for DocumentReader {
     async fn pdf(&self, call: &Call, bytes: Vec<u8>, pages: Option<RangeInclusive<u32>>) -> Result<PdfPages> {
         let pages = pages.map(|it| (*it.start(), *it.end()));
-        match self.parse(call, Ask::Pdf { pages }, &bytes).await? {
-            (Answer::Pdf { pages, total }, _) => Ok(PdfPages { pages, total }),
+        match self.parse(call, ParseRequest::Pdf { pages }, &bytes).await? {
+            (ParseResponse::Pdf { pages, total }, _) => Ok(PdfPages { pages, total }),
             (other, _) => Err(anyhow::anyhow!("the parsing child answered {other:?}").into()),
         }
     }
 
-    async fn picture(&self, call: &Call, bytes: Vec<u8>) -> Result<Picture> {
-        match self.parse(call, Ask::Picture, &bytes).await? {
-            (Answer::Same { mime, size }, _) => {
-                Ok(Picture { media: Media { mime, bytes }, original: size, shown: size })
+    async fn image(&self, call: &Call, bytes: Vec<u8>) -> Result<Image> {
+        match self.parse(call, ParseRequest::Picture, &bytes).await? {
+            (ParseResponse::Same { mime, size }, _) => {
+                Ok(Image { media: Media { mime, bytes }, original_size: size, size: size })
             }
-            (Answer::Made { mime, original, shown }, made) => {
-                Ok(Picture { media: Media { mime, bytes: made }, original, shown })
+            (ParseResponse::Made { mime, original, shown }, made) => {
+                Ok(Image { media: Media { mime, bytes: made }, original_size: original, size: shown })
             }
             (other, _) => Err(anyhow::anyhow!("the parsing child answered {other:?}").into()),
         }

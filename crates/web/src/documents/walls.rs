@@ -5,16 +5,16 @@ use std::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Address space: a picture of 100 megapixels and its smaller copy fit.
-const MEMORY: u64 = 1 << 30;
+const MAX_ADDRESS_SPACE: u64 = 1 << 30;
 /// Seconds of computing.
-const CPU: u64 = 10;
+const MAX_CPU_SECS: u64 = 10;
 
 /// Closes what was inherited, sets limits, and gives up the rights to gain rights.
-pub(super) fn raise() -> io::Result<()> {
+pub(super) fn apply_rlimits() -> io::Result<()> {
     close_inherited();
     let limits = [
-        (Resource::As, MEMORY),
-        (Resource::Cpu, CPU),
+        (Resource::As, MAX_ADDRESS_SPACE),
+        (Resource::Cpu, MAX_CPU_SECS),
         (Resource::Nofile, 8),
         (Resource::Core, 0),
         (Resource::Fsize, 0),
@@ -32,7 +32,7 @@ pub(super) fn raise() -> io::Result<()> {
 /// Shuts the door to the rest of the system for this thread and those it starts: no files, sockets or programs.
 ///
 /// What is refused answers with an error and does not kill, so that a library that only wanted to look goes on.
-pub(super) fn shut() -> io::Result<()> {
+pub(super) fn install_seccomp() -> io::Result<()> {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
     let calls = [

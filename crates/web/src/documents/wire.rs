@@ -4,27 +4,27 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::html::{Part, Style};
+use crate::html::{HtmlPart, HtmlTextStyle};
 
 /// The first argument of a child, and the sign for the program to become one.
-pub(super) const MARKER: &str = "__helve-parse-document";
+pub(super) const PARSER_ARG: &str = "__helve-parse-document";
 /// A head that is longer than this is not one of ours.
-pub(super) const MAX_HEAD: usize = 32 << 20;
+pub(super) const MAX_HEAD_BYTES: usize = 32 << 20;
 
 /// What the parent asks; the document follows.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Ask {
+pub(super) enum ParseRequest {
     /// The text of pages, first and last, counted from 1.
     Pdf { pages: Option<(u32, u32)> },
     /// A picture that a model can take.
     Picture,
     /// A page of the web as text; the page is UTF-8.
-    Page { url: String, style: Style, part: Part },
+    Page { url: String, style: HtmlTextStyle, part: HtmlPart },
 }
 
 /// What the child answers.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum ParseResponse {
     /// Number and text of each page.
     Pdf { pages: Vec<(u32, String)>, total: u32 },
     /// The picture as it was sent is fine.
@@ -38,7 +38,7 @@ pub(super) enum Answer {
 }
 
 /// The head as it goes over the pipe.
-pub(super) fn head(message: &impl Serialize) -> io::Result<Vec<u8>> {
+pub(super) fn encode_head(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(message)?;
     let length = u32::try_from(json.len()).map_err(io::Error::other)?;
     Ok([&length.to_be_bytes()[..], &json].concat())
@@ -48,7 +48,7 @@ pub(super) fn head(message: &impl Serialize) -> io::Result<Vec<u8>> {
 pub(super) fn split<T: DeserializeOwned>(all: &[u8]) -> Option<(T, &[u8])> {
     let (length, rest) = all.split_first_chunk::<4>()?;
     let length = u32::from_be_bytes(*length) as usize;
-    if length > MAX_HEAD {
+    if length > MAX_HEAD_BYTES {
         return None;
     }
     let (json, bytes) = rest.split_at_checked(length)?;
@@ -63,8 +63,8 @@ pub(super) fn read_all(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Writes an answer and the bytes that follow it.
-pub(super) fn send(mut to: impl Write, answer: &Answer, bytes: &[u8]) -> io::Result<()> {
-    to.write_all(&head(answer)?)?;
+pub(super) fn send(mut to: impl Write, answer: &ParseResponse, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(&encode_head(answer)?)?;
     to.write_all(bytes)?;
     to.flush()
 }

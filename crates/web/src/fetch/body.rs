@@ -2,50 +2,50 @@
 
 /// What can be made of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyKind {
     Html,
     /// Shown as it is: plain text, JSON, XML, scripts.
     Plain,
     Pdf,
-    Picture,
+    Image,
     /// Nothing that has text.
     Binary,
 }
 
 /// The kind of a body and its type without parameters.
-pub(super) fn kind(header: Option<&str>, bytes: &[u8]) -> (Body, String) {
+pub(super) fn classify(header: Option<&str>, bytes: &[u8]) -> (BodyKind, String) {
     let said = header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let said = if said.contains('/') && said.len() < 100 { said } else { String::new() };
     let unsure =
         matches!(said.as_str(), "" | "application/octet-stream" | "binary/octet-stream" | "unknown/unknown" | "*/*");
-    if let Some((body, mime)) = magic(bytes) {
+    if let Some((body, mime)) = sniff(bytes) {
         let same = !unsure && said.starts_with(mime.split('/').next().unwrap_or_default());
         return (body, if same { said } else { mime.into() });
     }
     let body = match said.as_str() {
-        _ if looks_binary(bytes) => Body::Binary,
-        "text/html" | "application/xhtml+xml" => Body::Html,
-        _ if unsure && looks_html(bytes) => return (Body::Html, "text/html".into()),
-        _ if unsure => return (Body::Plain, "text/plain".into()),
-        _ => Body::Plain,
+        _ if looks_binary(bytes) => BodyKind::Binary,
+        "text/html" | "application/xhtml+xml" => BodyKind::Html,
+        _ if unsure && looks_html(bytes) => return (BodyKind::Html, "text/html".into()),
+        _ if unsure => return (BodyKind::Plain, "text/plain".into()),
+        _ => BodyKind::Plain,
     };
     (body, if said.is_empty() { "application/octet-stream".into() } else { said })
 }
 
 /// What the first bytes give away.
-fn magic(bytes: &[u8]) -> Option<(Body, &'static str)> {
+fn sniff(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
     let starts = |sign: &[u8]| bytes.starts_with(sign);
     Some(match bytes {
         _ if bytes.iter().take(1024).skip_while(|it| it.is_ascii_whitespace()).copied().take(5).eq(*b"%PDF-") => {
-            (Body::Pdf, "application/pdf")
+            (BodyKind::Pdf, "application/pdf")
         }
-        _ if starts(b"\x89PNG\r\n\x1a\n") => (Body::Picture, "image/png"),
-        _ if starts(b"\xff\xd8\xff") => (Body::Picture, "image/jpeg"),
-        _ if starts(b"GIF87a") || starts(b"GIF89a") => (Body::Picture, "image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => (Body::Picture, "image/webp"),
-        _ if starts(b"PK\x03\x04") => (Body::Binary, "application/zip"),
-        _ if starts(b"\x1f\x8b") => (Body::Binary, "application/gzip"),
-        _ if starts(b"\x7fELF") => (Body::Binary, "application/x-executable"),
+        _ if starts(b"\x89PNG\r\n\x1a\n") => (BodyKind::Image, "image/png"),
+        _ if starts(b"\xff\xd8\xff") => (BodyKind::Image, "image/jpeg"),
+        _ if starts(b"GIF87a") || starts(b"GIF89a") => (BodyKind::Image, "image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => (BodyKind::Image, "image/webp"),
+        _ if starts(b"PK\x03\x04") => (BodyKind::Binary, "application/zip"),
+        _ if starts(b"\x1f\x8b") => (BodyKind::Binary, "application/gzip"),
+        _ if starts(b"\x7fELF") => (BodyKind::Binary, "application/x-executable"),
         _ => return None,
     })
 }
@@ -72,21 +72,21 @@ mod tests {
     #[test]
     fn the_header_is_believed_unless_it_cannot_be() {
         for (header, bytes, expected) in [
-            (Some("text/html; charset=utf-8"), &b"<p>x"[..], (Body::Html, "text/html")),
-            (Some("Application/JSON"), b"{}", (Body::Plain, "application/json")),
-            (Some("text/plain"), b"<html>", (Body::Plain, "text/plain")),
-            (None, b"  <!DOCTYPE html><p>", (Body::Html, "text/html")),
-            (None, b"hello", (Body::Plain, "text/plain")),
-            (None, b"", (Body::Plain, "text/plain")),
-            (Some("text/html"), b"%PDF-1.7", (Body::Pdf, "application/pdf")),
-            (Some("application/octet-stream"), b"\x89PNG\r\n\x1a\n", (Body::Picture, "image/png")),
-            (Some("image/jpeg"), b"GIF89a", (Body::Picture, "image/jpeg")),
-            (Some("image/svg+xml"), b"<svg/>", (Body::Plain, "image/svg+xml")),
-            (Some("text/html"), b"a\0b", (Body::Binary, "text/html")),
-            (Some("text/plain"), b"\xff\xfea\0", (Body::Plain, "text/plain")),
-            (Some("nonsense"), b"\0\x01", (Body::Binary, "application/octet-stream")),
+            (Some("text/html; charset=utf-8"), &b"<p>x"[..], (BodyKind::Html, "text/html")),
+            (Some("Application/JSON"), b"{}", (BodyKind::Plain, "application/json")),
+            (Some("text/plain"), b"<html>", (BodyKind::Plain, "text/plain")),
+            (None, b"  <!DOCTYPE html><p>", (BodyKind::Html, "text/html")),
+            (None, b"hello", (BodyKind::Plain, "text/plain")),
+            (None, b"", (BodyKind::Plain, "text/plain")),
+            (Some("text/html"), b"%PDF-1.7", (BodyKind::Pdf, "application/pdf")),
+            (Some("application/octet-stream"), b"\x89PNG\r\n\x1a\n", (BodyKind::Image, "image/png")),
+            (Some("image/jpeg"), b"GIF89a", (BodyKind::Image, "image/jpeg")),
+            (Some("image/svg+xml"), b"<svg/>", (BodyKind::Plain, "image/svg+xml")),
+            (Some("text/html"), b"a\0b", (BodyKind::Binary, "text/html")),
+            (Some("text/plain"), b"\xff\xfea\0", (BodyKind::Plain, "text/plain")),
+            (Some("nonsense"), b"\0\x01", (BodyKind::Binary, "application/octet-stream")),
         ] {
-            let (body, mime) = kind(header, bytes);
+            let (body, mime) = classify(header, bytes);
             assert_eq!((body, mime.as_str()), expected, "{header:?}");
         }
     }

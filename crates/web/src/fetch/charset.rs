@@ -4,19 +4,21 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 /// How far a page is searched for what it says of itself.
-const HEAD: usize = 4096;
+const SNIFF_BYTES: usize = 4096;
 
 /// The text, and the name of its charset where that is not UTF-8.
 pub(super) fn decode(bytes: &[u8], header: Option<&str>) -> (String, Option<&'static str>) {
-    let encoding =
-        Encoding::for_bom(bytes).map(|(it, _)| it).or_else(|| header.and_then(in_header)).or_else(|| in_page(bytes));
+    let encoding = Encoding::for_bom(bytes)
+        .map(|(it, _)| it)
+        .or_else(|| header.and_then(from_header))
+        .or_else(|| from_meta(bytes));
     let encoding = encoding.unwrap_or_else(|| guess(bytes));
     let (text, encoding, _) = encoding.decode(bytes);
     (text.into_owned(), (encoding != UTF_8).then(|| encoding.name()))
 }
 
 /// `text/html; charset="x"`.
-fn in_header(header: &str) -> Option<&'static Encoding> {
+fn from_header(header: &str) -> Option<&'static Encoding> {
     let said = header.split(';').skip(1).find_map(|it| {
         let (name, value) = it.split_once('=')?;
         name.trim().eq_ignore_ascii_case("charset").then_some(value)
@@ -25,22 +27,23 @@ fn in_header(header: &str) -> Option<&'static Encoding> {
 }
 
 /// `<meta charset=x>`, `<meta … content="…; charset=x">` or `<?xml … encoding="x"?>` near the beginning.
-fn in_page(bytes: &[u8]) -> Option<&'static Encoding> {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_ascii_lowercase();
+fn from_meta(bytes: &[u8]) -> Option<&'static Encoding> {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(SNIFF_BYTES)]).to_ascii_lowercase();
     let xml = head
         .trim_start()
         .strip_prefix("<?xml")
         .and_then(|it| it.split("?>").next())
-        .and_then(|it| value(it, "encoding"));
-    let said = xml
-        .or_else(|| head.split("<meta").skip(1).find_map(|it| value(it.split('>').next().unwrap_or(it), "charset")))?;
+        .and_then(|it| attribute_value(it, "encoding"));
+    let said = xml.or_else(|| {
+        head.split("<meta").skip(1).find_map(|it| attribute_value(it.split('>').next().unwrap_or(it), "charset"))
+    })?;
     let found = Encoding::for_label(said.as_bytes())?;
     // A page whose own words could be read is not in UTF-16, whatever it says.
     Some(if found == UTF_16LE || found == UTF_16BE { UTF_8 } else { found })
 }
 
 /// What stands after `name=` in a piece of markup.
-fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+fn attribute_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let rest = text[text.find(name)? + name.len()..].trim_start().strip_prefix('=')?.trim_start();
     let rest = rest.trim_start_matches(['"', '\'']);
     let end = rest.find(['"', '\'', ';', ' ', '/', '>']).unwrap_or(rest.len());

@@ -4,54 +4,54 @@ use std::sync::Arc;
 
 use helve_contract::{
     Call, Error, Result,
-    ports::{Documents, Fetch, Fetched, PagePart, PageStyle, Scheme},
+    ports::{Documents, FetchRequest, FetchResponse, PageFormat, PageScope, SchemePolicy},
 };
 
 use super::{
-    body::{Body, kind},
+    body::{BodyKind, classify},
     charset::decode,
-    visible::visible,
+    visible::strip_invisible,
 };
 use crate::{
-    Reader,
-    cache::{Cache, Key},
-    client::{Client, Limits, Request, Response},
+    DocumentReader,
+    cache::{CacheKey, PageCache},
+    client::{GuardedClient, HttpLimits, HttpRequest, HttpResponse},
     guard::Target,
-    html::{Part, Style},
+    html::{HtmlPart, HtmlTextStyle},
 };
 
 /// The most pages of a PDF that are read at once.
-const PDF_PAGES: u32 = 20;
+const MAX_PDF_PAGES: u32 = 20;
 /// How long a host may take to speak TLS before it is asked without, where the address was written so.
-const TLS_TRY: std::time::Duration = std::time::Duration::from_secs(6);
+const HTTPS_FIRST_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(6);
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/markdown;q=0.9,application/pdf;q=0.9,application/json;q=0.9,text/*;q=0.8,*/*;q=0.5";
 
 /// Fetches pages: guarded, bounded, parsed in a limited child, kept for a quarter of an hour.
-pub struct Fetcher {
-    client: Client,
-    reader: Arc<Reader>,
-    cache: Cache,
+pub struct PageFetcher {
+    client: GuardedClient,
+    reader: Arc<DocumentReader>,
+    cache: PageCache,
 }
 
-impl Fetcher {
+impl PageFetcher {
     /// A fetcher with this client, whose documents this reader parses.
-    pub fn new(client: Client, reader: Arc<Reader>) -> Self {
-        Self { client, reader, cache: Cache::default() }
+    pub fn new(client: GuardedClient, reader: Arc<DocumentReader>) -> Self {
+        Self { client, reader, cache: PageCache::default() }
     }
 
     /// The client that it uses.
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &GuardedClient {
         &self.client
     }
 
     /// Gets a page and turns it into text.
-    pub async fn fetch(&self, call: &Call, wanted: &Fetch) -> Result<Fetched> {
+    pub async fn fetch(&self, call: &Call, wanted: &FetchRequest) -> Result<FetchResponse> {
         let target = Target::parse(&wanted.url)?;
-        let key = Key::of(target.url().as_str(), wanted);
+        let key = CacheKey::new(target.url().as_str(), wanted);
         if let Some(page) = self.cache.get(&key, call.now()) {
             return Ok(page);
         }
-        let (response, note) = self.get(call, target, wanted).await?;
+        let (response, note) = self.get_https_first(call, target, wanted).await?;
         let keep = response.is_success() && !response.header("cache-control").is_some_and(|it| it.contains("no-store"));
         let mut page = self.page(call, response, wanted).await?;
         page.notes.extend(note);
@@ -62,12 +62,17 @@ impl Fetcher {
     }
 
     /// Asks over TLS first where that is wanted; a host that does not speak it is asked as the address was written.
-    async fn get(&self, call: &Call, target: Target, wanted: &Fetch) -> Result<(Response, Option<String>)> {
-        let limits = Limits { total: wanted.timeout, ..Limits::default() };
-        let request = |limits| Request::get("").header("Accept", ACCEPT).redirects(wanted.redirects).limits(limits);
-        let secure = if wanted.scheme == Scheme::SecureFirst { target.upgraded() } else { None };
+    async fn get_https_first(
+        &self,
+        call: &Call,
+        target: Target,
+        wanted: &FetchRequest,
+    ) -> Result<(HttpResponse, Option<String>)> {
+        let limits = HttpLimits { total_timeout: wanted.timeout, ..HttpLimits::default() };
+        let request = |limits| HttpRequest::get("").header("Accept", ACCEPT).redirects(wanted.redirects).limits(limits);
+        let secure = if wanted.scheme == SchemePolicy::HttpsFirst { target.to_https() } else { None };
         if let Some(secure) = secure {
-            let limits = Limits { first_byte: TLS_TRY, ..limits };
+            let limits = HttpLimits { first_byte_timeout: HTTPS_FIRST_TIMEOUT, ..limits };
             match self.send(call, secure, request(limits)).await {
                 // Only what keeps TLS from being spoken leads back; a refusal and a late page do not.
                 Err(Error::Failed(_)) => {}
@@ -79,7 +84,7 @@ impl Fetcher {
         Ok((self.send(call, target, request(limits)).await?, None))
     }
 
-    async fn send(&self, call: &Call, target: Target, request: Request) -> Result<Response> {
+    async fn send(&self, call: &Call, target: Target, request: HttpRequest) -> Result<HttpResponse> {
         tokio::select! {
             biased;
             () = call.cancel.cancelled() => Err(Error::Cancelled),
@@ -88,42 +93,53 @@ impl Fetcher {
     }
 
     /// What came, as text.
-    async fn page(&self, call: &Call, response: Response, wanted: &Fetch) -> Result<Fetched> {
+    async fn page(&self, call: &Call, response: HttpResponse, wanted: &FetchRequest) -> Result<FetchResponse> {
         let header = response.header("content-type").map(str::to_owned);
-        let (body, mime) = kind(header.as_deref(), &response.body);
-        let Response { url, moved_to, status, reason, body: bytes, cut, mut notes, .. } = response;
+        let (body, mime) = classify(header.as_deref(), &response.body);
+        let HttpResponse { url, moved_to, status, reason, body: bytes, truncated: cut, mut notes, .. } = response;
         let size = bytes.len() as u64;
         if cut {
             notes.push(format!("the answer was cut after {size} bytes"));
         }
-        let mut page = Fetched { url, moved_to, status, reason, mime, bytes: size, notes, ..Fetched::default() };
-        if page.moved_to.is_some() || bytes.is_empty() {
+        let mut page = FetchResponse {
+            url,
+            redirect_to: moved_to,
+            status,
+            reason,
+            mime,
+            bytes: size,
+            notes,
+            ..FetchResponse::default()
+        };
+        if page.redirect_to.is_some() || bytes.is_empty() {
             return Ok(page);
         }
         match body {
-            Body::Html if wanted.style != PageStyle::Source => {
+            BodyKind::Html if wanted.format != PageFormat::Source => {
                 self.html(call, &bytes, header.as_deref(), wanted, &mut page).await?;
             }
-            Body::Html | Body::Plain => {
+            BodyKind::Html | BodyKind::Plain => {
                 let (text, charset) = decode(&bytes, header.as_deref());
                 page.text = text;
                 page.notes.extend(charset.map(|it| format!("read as {it}")));
             }
-            Body::Pdf => self.pdf(call, bytes, &mut page).await?,
-            Body::Picture => {
-                let picture = self.reader.picture(call, bytes).await?;
-                let (width, height) = picture.original;
+            BodyKind::Pdf => self.pdf(call, bytes, &mut page).await?,
+            BodyKind::Image => {
+                let picture = self.reader.image(call, bytes).await?;
+                let (width, height) = picture.original_size;
                 page.notes.push(format!("a picture of {width} × {height} pixels"));
                 page.media = Some(picture.media);
             }
-            Body::Binary => page.notes.push(format!("{} is not text; only what is known about it is given", page.mime)),
+            BodyKind::Binary => {
+                page.notes.push(format!("{} is not text; only what is known about it is given", page.mime))
+            }
         }
-        let (text, hidden) = visible(std::mem::take(&mut page.text));
+        let (text, hidden) = strip_invisible(std::mem::take(&mut page.text));
         page.text = text;
         if hidden > 0 {
             page.notes.push(format!("{hidden} invisible characters were taken out"));
         }
-        page.title = page.title.map(|it| visible(it).0).filter(|it| !it.is_empty());
+        page.title = page.title.map(|it| strip_invisible(it).0).filter(|it| !it.is_empty());
         Ok(page)
     }
 
@@ -132,33 +148,33 @@ impl Fetcher {
         call: &Call,
         bytes: &[u8],
         header: Option<&str>,
-        wanted: &Fetch,
-        page: &mut Fetched,
+        wanted: &FetchRequest,
+        page: &mut FetchResponse,
     ) -> Result<()> {
         let (text, charset) = decode(bytes, header);
         page.notes.extend(charset.map(|it| format!("read as {it}")));
-        let style = if wanted.style == PageStyle::Text { Style::Text } else { Style::Markdown };
+        let style = if wanted.format == PageFormat::Text { HtmlTextStyle::Text } else { HtmlTextStyle::Markdown };
         // A page that says that something is wrong has no article.
-        let whole = wanted.part == PagePart::Whole || !(200..300).contains(&page.status);
-        let part = if whole { Part::Whole } else { Part::Main };
+        let whole = wanted.scope == PageScope::Whole || !(200..300).contains(&page.status);
+        let part = if whole { HtmlPart::Whole } else { HtmlPart::Main };
         let read = self.reader.page(call, &text, &page.url, style, part).await?;
         page.title = Some(read.title).filter(|it| !it.is_empty());
         page.text = read.text;
-        page.article = read.article;
+        page.is_article_only = read.article;
         page.notes.extend(read.notes);
         Ok(())
     }
 
-    async fn pdf(&self, call: &Call, bytes: Vec<u8>, page: &mut Fetched) -> Result<()> {
-        let read = self.reader.pdf(call, bytes, Some(1..=PDF_PAGES)).await?;
+    async fn pdf(&self, call: &Call, bytes: Vec<u8>, page: &mut FetchResponse) -> Result<()> {
+        let read = self.reader.pdf(call, bytes, Some(1..=MAX_PDF_PAGES)).await?;
         let total = read.total;
         for (number, text) in &read.pages {
             page.text += &format!("--- page {number} of {total} ---\n\n{}\n\n", text.trim());
         }
         page.text.truncate(page.text.trim_end().len());
-        if total > PDF_PAGES {
+        if total > MAX_PDF_PAGES {
             page.notes.push(format!(
-                "the PDF has {total} pages, and the first {PDF_PAGES} are shown; download it to read on"
+                "the PDF has {total} pages, and the first {MAX_PDF_PAGES} are shown; download it to read on"
             ));
         }
         Ok(())

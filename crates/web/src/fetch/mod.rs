@@ -10,4 +10,4 @@ mod charset;
 mod fetcher;
 mod visible;
 
-pub use fetcher::Fetcher;
+pub use fetcher::PageFetcher;

@@ -3,7 +3,7 @@
 use helve_contract::{Invisible, InvisibleScan};
 
 /// The text without them, and how many there were that nobody uses to write.
-pub(super) fn visible(text: String) -> (String, usize) {
+pub(super) fn strip_invisible(text: String) -> (String, usize) {
     if text.is_ascii() && !text.bytes().any(|it| it.is_ascii_control() && !matches!(it, b'\n' | b'\t')) {
         return (text, 0);
     }
@@ -43,7 +43,7 @@ mod tests {
             ("می‌خواهم".to_owned(), ("می‌خواهم", 0)),
             ("👩‍💻 soft\u{ad}ly\r\n".to_owned(), ("👩‍💻 softly\n", 0)),
         ] {
-            let (text, hidden) = visible(text);
+            let (text, hidden) = strip_invisible(text);
             assert_eq!((text.as_str(), hidden), expected);
         }
     }

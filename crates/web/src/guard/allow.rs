@@ -4,27 +4,27 @@ use std::net::IpAddr;
 
 use url::Host;
 
-use super::ranges::holds;
+use super::ranges::block_contains;
 
 /// One entry of the operator's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Allow {
-    what: What,
+pub(super) struct AllowEntry {
+    what: AllowTarget,
     /// Only this port, if one is said.
     port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum AllowTarget {
     /// This name.
     Name(String),
     /// What is beneath this name.
-    Beneath(String),
+    Subdomains(String),
     /// A block; a single address is one too.
     Block(IpAddr, u32),
 }
 
-impl Allow {
+impl AllowEntry {
     /// Takes `host`, `host:port`, `*.host`, an address (IPv6 in brackets where a port follows), `10.0.0.0/8`, or the
     /// address of a page, of which host and port count.
     pub(super) fn parse(entry: &str) -> Result<Self, String> {
@@ -43,10 +43,10 @@ impl Allow {
             let start: IpAddr = start.trim_matches(['[', ']']).parse().map_err(|_| wrong("no block of addresses"))?;
             let most = if start.is_ipv4() { 32 } else { 128 };
             let length = length.parse().ok().filter(|it| *it <= most).ok_or_else(|| wrong("no length of a prefix"))?;
-            return Ok(Self { what: What::Block(start, length), port: None });
+            return Ok(Self { what: AllowTarget::Block(start, length), port: None });
         }
         if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-            return Ok(Self { what: one(address), port: implied });
+            return Ok(Self { what: single_address(address), port: implied });
         }
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) => (host, Some(port.parse().map_err(|_| wrong("no port after the colon"))?)),
@@ -54,43 +54,43 @@ impl Allow {
         };
         let beneath = host.strip_prefix("*.").or_else(|| host.strip_prefix('.'));
         let what = match Host::parse(beneath.unwrap_or(host)).map_err(|_| wrong("no host"))? {
-            Host::Ipv4(four) => one(four.into()),
-            Host::Ipv6(six) => one(six.into()),
+            Host::Ipv4(four) => single_address(four.into()),
+            Host::Ipv6(six) => single_address(six.into()),
             Host::Domain(name) => {
                 let name = name.trim_end_matches('.').to_owned();
                 if name.is_empty() || name.contains('*') {
                     return Err(wrong("`*.` stands at the front only"));
                 }
-                if beneath.is_some() { What::Beneath(name) } else { What::Name(name) }
+                if beneath.is_some() { AllowTarget::Subdomains(name) } else { AllowTarget::Name(name) }
             }
         };
         Ok(Self { what, port })
     }
 
     /// Whether it opens a name.
-    pub(super) fn opens_name(&self, name: &str, port: u16) -> bool {
+    pub(super) fn allows_name(&self, name: &str, port: u16) -> bool {
         self.port.is_none_or(|it| it == port)
             && match &self.what {
-                What::Name(it) => it == name,
-                What::Beneath(it) => name.strip_suffix(it.as_str()).is_some_and(|rest| rest.ends_with('.')),
-                What::Block(..) => false,
+                AllowTarget::Name(it) => it == name,
+                AllowTarget::Subdomains(it) => name.strip_suffix(it.as_str()).is_some_and(|rest| rest.ends_with('.')),
+                AllowTarget::Block(..) => false,
             }
     }
 
     /// Whether it opens an address.
-    pub(super) fn opens_address(&self, address: IpAddr, port: u16) -> bool {
-        let What::Block(start, length) = self.what else { return false };
-        self.port.is_none_or(|it| it == port) && holds(start, length, address)
+    pub(super) fn allows_address(&self, address: IpAddr, port: u16) -> bool {
+        let AllowTarget::Block(start, length) = self.what else { return false };
+        self.port.is_none_or(|it| it == port) && block_contains(start, length, address)
     }
 
     /// Whether it is about addresses, so that a name has to be looked up first.
     pub(super) fn is_block(&self) -> bool {
-        matches!(self.what, What::Block(..))
+        matches!(self.what, AllowTarget::Block(..))
     }
 }
 
-fn one(address: IpAddr) -> What {
-    What::Block(address, if address.is_ipv4() { 32 } else { 128 })
+fn single_address(address: IpAddr) -> AllowTarget {
+    AllowTarget::Block(address, if address.is_ipv4() { 32 } else { 128 })
 }
 
 #[cfg(test)]
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn entries_open_what_they_say_and_nothing_beside_it() {
         let opens = |entry: &str, host: &str, port: u16| {
-            let allow = Allow::parse(entry).unwrap();
-            host.parse().map_or_else(|_| allow.opens_name(host, port), |it| allow.opens_address(it, port))
+            let allow = AllowEntry::parse(entry).unwrap();
+            host.parse().map_or_else(|_| allow.allows_name(host, port), |it| allow.allows_address(it, port))
         };
         for (entry, host, port) in [
             ("wiki.corp", "wiki.corp", 80),
@@ -133,7 +133,7 @@ mod tests {
             assert!(!opens(entry, host, port), "{entry} {host} {port}");
         }
         for entry in ["", "*", "*.*", "10.0.0.0/33", "x/8", "ftp://x", "x:y", "a b"] {
-            assert!(Allow::parse(entry).is_err(), "{entry}");
+            assert!(AllowEntry::parse(entry).is_err(), "{entry}");
         }
     }
 }

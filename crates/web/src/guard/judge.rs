@@ -10,17 +10,17 @@ use std::{
 use helve_contract::{Error, Result};
 use tokio::time::timeout;
 
-use super::{Resolve, SystemResolver, Target, allow::Allow, forbidden};
+use super::{Resolver, SystemResolver, Target, allow::AllowEntry, non_public_reason};
 
 /// How long a name may take to be found.
-const LOOKUP: Duration = Duration::from_secs(10);
+const DNS_TIMEOUT: Duration = Duration::from_secs(10);
 /// More addresses than this are no answer of an honest server.
-const MOST: usize = 256;
+const MAX_ADDRESSES: usize = 256;
 /// Names that never mean the public internet, with what is beneath them.
-const INNER: &[&str] =
+const LOCAL_NAMES: &[&str] =
     &["localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa", "ip6-localhost", "ip6-loopback"];
 /// Ports of services that answer to words they do not understand, as browsers refuse them too.
-const PORTS: &[u16] = &[
+const BLOCKED_PORTS: &[u16] = &[
     1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
     111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 179, 389, 427, 445, 465, 512, 513, 514, 515, 526, 530,
     531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1433, 1521, 1719, 1720, 1723, 2049, 2375,
@@ -30,44 +30,44 @@ const PORTS: &[u16] = &[
 
 /// Decides which addresses may be reached. Cheap to clone.
 #[derive(Clone)]
-pub struct Guard {
-    allow: Arc<[Allow]>,
-    reach: Reach,
+pub struct AddressGuard {
+    allow: Arc<[AllowEntry]>,
+    reach: ReachPolicy,
     /// Whether the hosts come from the settings or from the program, and not from a model.
     has_configured_hosts: bool,
-    resolver: Arc<dyn Resolve>,
+    resolver: Arc<dyn Resolver>,
 }
 
 /// How far requests go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum ReachPolicy {
     /// The public internet, and what the operator opened.
     Public,
     /// What the operator opened, and nothing else.
-    Listed,
+    ListedOnly,
 }
 
 /// A target whose every address was judged. Only these may be dialled.
 #[derive(Clone, Debug)]
-pub struct Admitted {
+pub struct AdmittedTarget {
     /// Where it goes.
     pub target: Target,
     /// The addresses to dial, in the resolver's order.
     pub addresses: Vec<SocketAddr>,
 }
 
-impl Default for Guard {
+impl Default for AddressGuard {
     fn default() -> Self {
         Self {
             allow: Arc::new([]),
-            reach: Reach::Public,
+            reach: ReachPolicy::Public,
             has_configured_hosts: false,
             resolver: Arc::new(SystemResolver),
         }
     }
 }
 
-impl Guard {
+impl AddressGuard {
     /// A guard that lets through the public internet and nothing else.
     #[must_use]
     pub fn new() -> Self {
@@ -76,16 +76,16 @@ impl Guard {
 
     /// Opens what the operator lists: `host`, `host:port`, `*.host`, an address, a block such as `10.0.0.0/8`. What is
     /// listed may lie in a private network.
-    pub fn allowing<T: AsRef<str>>(self, entries: impl IntoIterator<Item = T>) -> Result<Self, String> {
-        let more = entries.into_iter().map(|it| Allow::parse(it.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    pub fn with_allowlist<T: AsRef<str>>(self, entries: impl IntoIterator<Item = T>) -> Result<Self, String> {
+        let more = entries.into_iter().map(|it| AllowEntry::parse(it.as_ref())).collect::<Result<Vec<_>, _>>()?;
         let allow = self.allow.iter().cloned().chain(more).collect();
         Ok(Self { allow, ..self })
     }
 
     /// Nothing but what is listed may be reached.
     #[must_use]
-    pub fn only_listed(self) -> Self {
-        Self { reach: Reach::Listed, has_configured_hosts: true, ..self }
+    pub fn listed_only(self) -> Self {
+        Self { reach: ReachPolicy::ListedOnly, has_configured_hosts: true, ..self }
     }
 
     /// The hosts that it judges are those of a configured service: an error does not ask the model to spell them.
@@ -96,22 +96,22 @@ impl Guard {
 
     /// Finds names another way.
     #[must_use]
-    pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
+    pub fn with_resolver(self, resolver: Arc<dyn Resolver>) -> Self {
         Self { resolver, ..self }
     }
 
     /// Looks the target up, once, and judges every address it has. One that is forbidden forbids the whole.
-    pub async fn admit(&self, target: Target) -> Result<Admitted> {
+    pub async fn admit(&self, target: Target) -> Result<AdmittedTarget> {
         self.check_name(&target)?;
         let addresses = self.look_up(&target).await?;
         for address in &addresses {
             self.check_address(&target, *address)?;
         }
-        Ok(Admitted { target, addresses })
+        Ok(AdmittedTarget { target, addresses })
     }
 
     /// Judges a target that another program will dial: its name, and its addresses as far as they are known here.
-    pub async fn admit_by_proxy(&self, target: &Target) -> Result<()> {
+    pub async fn check_for_proxy(&self, target: &Target) -> Result<()> {
         self.check_name(target)?;
         for address in self.look_up(target).await.unwrap_or_default() {
             self.check_address(target, address)?;
@@ -142,15 +142,17 @@ impl Guard {
             return Ok(vec![SocketAddr::new(address, target.port())]);
         }
         let host = target.host();
-        let found = timeout(LOOKUP, self.resolver.resolve(host, target.port())).await;
+        let found = timeout(DNS_TIMEOUT, self.resolver.resolve(host, target.port())).await;
         let mut found = found
-            .map_err(|_| Error::failed(format!("{host} could not be looked up within {} seconds", LOOKUP.as_secs())))?
+            .map_err(|_| {
+                Error::failed(format!("{host} could not be looked up within {} seconds", DNS_TIMEOUT.as_secs()))
+            })?
             .map_err(|error| self.not_found(host, &error))?;
         if found.is_empty() {
             return Err(Error::failed(format!("{host} has no address; check the spelling")));
         }
-        if found.len() > MOST {
-            return Err(refused(target, &format!("its name has more than {MOST} addresses")));
+        if found.len() > MAX_ADDRESSES {
+            return Err(refused_error(target, &format!("its name has more than {MAX_ADDRESSES} addresses")));
         }
         for address in &mut found {
             address.set_port(target.port());
@@ -161,55 +163,55 @@ impl Guard {
     /// What can be said before any look-up: the list, the name, the port.
     fn check_name(&self, target: &Target) -> Result<()> {
         let (host, port) = (target.host(), target.port());
-        if self.is_open(target) {
+        if self.is_allowlisted(target) {
             return Ok(());
         }
-        if self.reach == Reach::Listed && !self.allow.iter().any(Allow::is_block) {
-            return Err(refused(target, "only hosts that the operator listed may be reached"));
+        if self.reach == ReachPolicy::ListedOnly && !self.allow.iter().any(AllowEntry::is_block) {
+            return Err(refused_error(target, "only hosts that the operator listed may be reached"));
         }
-        if let Some(inner) = INNER.iter().find(|it| beneath(host, it)) {
-            return Err(refused(target, &format!("names in `{inner}` are inside this machine or its network")));
+        if let Some(inner) = LOCAL_NAMES.iter().find(|it| is_subdomain(host, it)) {
+            return Err(refused_error(target, &format!("names in `{inner}` are inside this machine or its network")));
         }
-        if PORTS.contains(&port) {
-            return Err(refused(target, &format!("port {port} belongs to another kind of service")));
+        if BLOCKED_PORTS.contains(&port) {
+            return Err(refused_error(target, &format!("port {port} belongs to another kind of service")));
         }
         Ok(())
     }
 
     fn check_address(&self, target: &Target, address: SocketAddr) -> Result<()> {
         let ip = address.ip();
-        if self.is_open(target) || self.allow.iter().any(|it| it.opens_address(ip, address.port())) {
+        if self.is_allowlisted(target) || self.allow.iter().any(|it| it.allows_address(ip, address.port())) {
             return Ok(());
         }
-        if self.reach == Reach::Listed {
-            return Err(refused(target, "only hosts that the operator listed may be reached"));
+        if self.reach == ReachPolicy::ListedOnly {
+            return Err(refused_error(target, "only hosts that the operator listed may be reached"));
         }
         if matches!(address, SocketAddr::V6(six) if six.scope_id() != 0) {
-            return Err(refused(target, "its address belongs to one interface of this machine"));
+            return Err(refused_error(target, "its address belongs to one interface of this machine"));
         }
-        match forbidden(ip) {
-            Some(what) if target.address().is_some() => Err(refused(target, &format!("{ip} is {what}"))),
-            Some(what) => Err(refused(target, &format!("the name leads to {ip}, which is {what}"))),
+        match non_public_reason(ip) {
+            Some(what) if target.address().is_some() => Err(refused_error(target, &format!("{ip} is {what}"))),
+            Some(what) => Err(refused_error(target, &format!("the name leads to {ip}, which is {what}"))),
             None => Ok(()),
         }
     }
 
     /// Whether the operator opened the host as it is written.
-    fn is_open(&self, target: &Target) -> bool {
+    fn is_allowlisted(&self, target: &Target) -> bool {
         let port = target.port();
-        let by_address = |address: IpAddr| self.allow.iter().any(|it| it.opens_address(address, port));
+        let by_address = |address: IpAddr| self.allow.iter().any(|it| it.allows_address(address, port));
         match target.address() {
             Some(address) => by_address(address),
-            None => self.allow.iter().any(|it| it.opens_name(target.host(), port)),
+            None => self.allow.iter().any(|it| it.allows_name(target.host(), port)),
         }
     }
 }
 
-fn beneath(host: &str, name: &str) -> bool {
+fn is_subdomain(host: &str, name: &str) -> bool {
     host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-fn refused(target: &Target, why: &str) -> Error {
+fn refused_error(target: &Target, why: &str) -> Error {
     let (scheme, host, port) =
         (target.url().scheme(), target.url().host_str().unwrap_or_default(), target.url().port());
     let port = port.map(|it| format!(":{it}")).unwrap_or_default();
@@ -235,7 +237,7 @@ mod tests {
     struct Book(&'static [(&'static str, &'static [&'static str])]);
 
     #[async_trait]
-    impl Resolve for Book {
+    impl Resolver for Book {
         async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
             let found = self.0.iter().find(|(name, _)| *name == host).map(|(_, found)| *found);
             let found = found.ok_or_else(|| io::Error::other("no such name"))?;
@@ -252,7 +254,7 @@ mod tests {
         ("empty.example", &[]),
     ]);
 
-    fn asked(guard: &Guard, text: &str) -> String {
+    fn asked(guard: &AddressGuard, text: &str) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         match runtime.block_on(async { guard.admit(Target::parse(text)?).await }) {
             Ok(admitted) => format!("{:?}", admitted.addresses),
@@ -262,7 +264,7 @@ mod tests {
 
     #[test]
     fn one_forbidden_address_forbids_the_name() {
-        let guard = Guard::new().with_resolver(Arc::new(BOOK));
+        let guard = AddressGuard::new().with_resolver(Arc::new(BOOK));
         let tail = ". Only the operator can open it (setting web.allow)";
         for (text, expected) in [
             ("http://good.example:8080/x", "[93.184.216.34:8080, [2606:2800:220:1::]:8080]".to_owned()),
@@ -312,7 +314,7 @@ mod tests {
     struct Down;
 
     #[async_trait]
-    impl Resolve for Down {
+    impl Resolver for Down {
         async fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
             let why = "failed to lookup address information: Temporary failure in name resolution";
             Err(io::Error::other(why))
@@ -323,7 +325,7 @@ mod tests {
     struct Offline(&'static str);
 
     #[async_trait]
-    impl Resolve for Offline {
+    impl Resolver for Offline {
         async fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
             Err(io::Error::other(format!("failed to lookup address information: {}", self.0)))
         }
@@ -336,8 +338,8 @@ mod tests {
     #[test]
     fn without_a_network_no_name_is_called_misspelt() {
         for text in ["Name or service not known", "Temporary failure in name resolution"] {
-            let open = Guard::new().with_resolver(Arc::new(Offline(text)));
-            let listed = open.clone().only_listed().allowing(["search.example"]).unwrap();
+            let open = AddressGuard::new().with_resolver(Arc::new(Offline(text)));
+            let listed = open.clone().listed_only().with_allowlist(["search.example"]).unwrap();
             for guard in [open, listed] {
                 let told = asked(&guard, "https://search.example/");
                 assert!(told.contains("could not be resolved") && told.contains("no network connection"), "{told}");
@@ -348,26 +350,30 @@ mod tests {
 
     #[test]
     fn a_name_that_nobody_misspelt_is_not_called_misspelt() {
-        let down = Guard::new().with_resolver(Arc::new(Down));
+        let down = AddressGuard::new().with_resolver(Arc::new(Down));
         let told = asked(&down, "https://good.example/");
         assert!(told.contains("The network or its name server is down") && !told.contains("spelling"), "{told}");
-        let service = Guard::new().with_resolver(Arc::new(BOOK)).only_listed().allowing(["nowhere.example"]).unwrap();
+        let service = AddressGuard::new()
+            .with_resolver(Arc::new(BOOK))
+            .listed_only()
+            .with_allowlist(["nowhere.example"])
+            .unwrap();
         let told = asked(&service, "https://nowhere.example/");
         assert!(told.contains("The network may be off") && !told.contains("spelling"), "{told}");
         assert!(told.contains("check the settings"), "{told}");
-        let own = Guard::new().with_resolver(Arc::new(BOOK)).for_service();
+        let own = AddressGuard::new().with_resolver(Arc::new(BOOK)).for_service();
         assert_eq!(asked(&own, "https://nowhere.example/"), told);
     }
 
     #[test]
     fn the_operator_opens_what_is_inside() {
-        let guard = Guard::new().with_resolver(Arc::new(BOOK));
-        let guard = guard.allowing(["wiki.corp", "127.0.0.1:22", "10.0.0.0/24"]).unwrap();
+        let guard = AddressGuard::new().with_resolver(Arc::new(BOOK));
+        let guard = guard.with_allowlist(["wiki.corp", "127.0.0.1:22", "10.0.0.0/24"]).unwrap();
         assert_eq!(asked(&guard, "http://wiki.corp/"), "[10.1.2.3:80]");
         assert_eq!(asked(&guard, "http://127.0.0.1:22/"), "[127.0.0.1:22]");
         assert!(asked(&guard, "http://127.0.0.1:23/").contains("port 23"));
         assert_eq!(asked(&guard, "http://mixed.example/"), "[93.184.216.34:80, 10.0.0.1:80]");
-        let strict = guard.only_listed();
+        let strict = guard.listed_only();
         assert_eq!(asked(&strict, "http://wiki.corp/"), "[10.1.2.3:80]");
         assert!(asked(&strict, "http://good.example/").contains("only hosts that the operator listed"));
     }

@@ -12,7 +12,7 @@ mod ranges;
 mod resolve;
 mod target;
 
-pub use judge::{Admitted, Guard};
-pub use ranges::forbidden;
-pub use resolve::{Resolve, SystemResolver};
+pub use judge::{AddressGuard, AdmittedTarget};
+pub use ranges::non_public_reason;
+pub use resolve::{Resolver, SystemResolver};
 pub use target::Target;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Blocks of IPv4 that are refused: first address, length of the prefix, what it is.
-const FOUR: &[([u8; 4], u32, &str)] = &[
+const IPV4_BLOCKS: &[([u8; 4], u32, &str)] = &[
     ([0, 0, 0, 0], 8, "\"this network\" (0.0.0.0/8)"),
     ([10, 0, 0, 0], 8, "a private network (10.0.0.0/8)"),
     ([100, 64, 0, 0], 10, "a carrier's inner network (100.64.0.0/10)"),
@@ -28,7 +28,7 @@ const FOUR: &[([u8; 4], u32, &str)] = &[
 ];
 
 /// Blocks of IPv6 that are refused. What is in none of them is refused too unless it is in 2000::/3.
-const SIX: &[([u16; 8], u32, &str)] = &[
+const IPV6_BLOCKS: &[([u16; 8], u32, &str)] = &[
     ([0, 0, 0, 0, 0, 0, 0, 0], 128, "the unspecified address (::)"),
     ([0, 0, 0, 0, 0, 0, 0, 1], 128, "loopback (::1)"),
     ([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, "IPv4 in IPv6 (::ffff:0:0/96)"),
@@ -56,22 +56,22 @@ const SIX: &[([u16; 8], u32, &str)] = &[
 
 /// What an address is, if it is anything but a public one.
 #[must_use]
-pub fn forbidden(address: IpAddr) -> Option<&'static str> {
+pub fn non_public_reason(address: IpAddr) -> Option<&'static str> {
     match address {
-        IpAddr::V4(four) => FOUR
+        IpAddr::V4(four) => IPV4_BLOCKS
             .iter()
-            .find(|(start, length, _)| holds(Ipv4Addr::from(*start).into(), *length, four.into()))
+            .find(|(start, length, _)| block_contains(Ipv4Addr::from(*start).into(), *length, four.into()))
             .map(|(_, _, what)| *what),
-        IpAddr::V6(six) => SIX
+        IpAddr::V6(six) => IPV6_BLOCKS
             .iter()
-            .find(|(start, length, _)| holds(Ipv6Addr::from(*start).into(), *length, six.into()))
+            .find(|(start, length, _)| block_contains(Ipv6Addr::from(*start).into(), *length, six.into()))
             .map(|(_, _, what)| *what)
-            .or_else(|| odd(six)),
+            .or_else(|| unusual_ipv6_reason(six)),
     }
 }
 
 /// What no block says: nothing outside 2000::/3 is handed out, and a tunnel's address has an IPv4 one inside.
-fn odd(address: Ipv6Addr) -> Option<&'static str> {
+fn unusual_ipv6_reason(address: Ipv6Addr) -> Option<&'static str> {
     let parts = address.segments();
     if parts[0] & 0xe000 != 0x2000 {
         return Some("not handed out to anybody (outside 2000::/3)");
@@ -81,7 +81,7 @@ fn odd(address: Ipv6Addr) -> Option<&'static str> {
 }
 
 /// Whether a block of this start and length has the address.
-pub(super) fn holds(start: IpAddr, length: u32, address: IpAddr) -> bool {
+pub(super) fn block_contains(start: IpAddr, length: u32, address: IpAddr) -> bool {
     match (start, address) {
         (IpAddr::V4(start), IpAddr::V4(address)) => {
             let kept = u32::MAX.checked_shl(32 - length.min(32)).unwrap_or(0);
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn what(address: &str) -> &'static str {
-        forbidden(address.parse().unwrap()).unwrap_or("public")
+        non_public_reason(address.parse().unwrap()).unwrap_or("public")
     }
 
     #[test]

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 /// Finds the addresses of a name.
 #[async_trait]
-pub trait Resolve: Send + Sync {
+pub trait Resolver: Send + Sync {
     /// Every address of the name, each with the port.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 
@@ -24,7 +24,7 @@ pub trait Resolve: Send + Sync {
 pub struct SystemResolver;
 
 #[async_trait]
-impl Resolve for SystemResolver {
+impl Resolver for SystemResolver {
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         Ok(tokio::net::lookup_host((host, port)).await?.collect())
     }

@@ -7,7 +7,7 @@ use helve_contract::{Error, Result, invisible};
 use url::{Host, Url};
 
 /// The longest address.
-const LONGEST: usize = 8192;
+const MAX_URL_BYTES: usize = 8192;
 
 /// An http or https address whose host and port have one reading only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,58 +24,61 @@ impl Target {
         if text.is_empty() {
             return Err(Error::failed("the address is empty; give one such as https://example.com/page"));
         }
-        if text.len() > LONGEST {
-            return Err(refused("an address", format!("it is longer than {LONGEST} bytes")));
+        if text.len() > MAX_URL_BYTES {
+            return Err(invalid_url_error("an address", format!("it is longer than {MAX_URL_BYTES} bytes")));
         }
         // A plain space in a path has one reading, and people write it; in a host it is refused below.
         let blank = |it: char| it.is_whitespace() && it != ' ';
         if let Some(odd) = text.chars().find(|it| blank(*it) || it.is_control() || invisible(*it).is_some()) {
             let code = u32::from(odd);
-            return Err(refused(text, format!("it has a blank or an invisible character (U+{code:04X}) in it")));
+            return Err(invalid_url_error(
+                text,
+                format!("it has a blank or an invisible character (U+{code:04X}) in it"),
+            ));
         }
         let rest = after_scheme(text)?;
         let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
-        plain_authority(text, authority)?;
-        let url = Url::parse(text).map_err(|error| refused(text, format!("it is no address ({error})")))?;
+        check_authority(text, authority)?;
+        let url = Url::parse(text).map_err(|error| invalid_url_error(text, format!("it is no address ({error})")))?;
         let target = Self::from_url(url)?;
-        target.spelled_like(text, authority)?;
+        target.check_canonical(text, authority)?;
         Ok(target)
     }
 
     /// Where a redirect leads, from here.
     pub fn join(&self, location: &str) -> Result<Self> {
         if location.chars().any(|it| it.is_control() || invisible(it).is_some()) {
-            return Err(refused("the redirect's address", "it has an invisible character in it"));
+            return Err(invalid_url_error("the redirect's address", "it has an invisible character in it"));
         }
         let url = self.url.join(location.trim_matches(' '));
-        Self::from_url(url.map_err(|error| refused(location, format!("it is no address ({error})")))?)
+        Self::from_url(url.map_err(|error| invalid_url_error(location, format!("it is no address ({error})")))?)
     }
 
     /// Takes what the parser made of an address. Nothing here looks at the text again.
     fn from_url(mut url: Url) -> Result<Self> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(other_scheme(url.scheme()));
+            return Err(unsupported_scheme(url.scheme()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(refused(&shown(&url), "it carries a user name or password; give it without"));
+            return Err(invalid_url_error(&redact(&url), "it carries a user name or password; give it without"));
         }
         let host = match url.host() {
             Some(Host::Domain(name)) => domain(&url, name)?,
             Some(Host::Ipv4(four)) => four.to_string(),
             Some(Host::Ipv6(six)) => six.to_string(),
-            None => return Err(refused(&shown(&url), "it has no host")),
+            None => return Err(invalid_url_error(&redact(&url), "it has no host")),
         };
         let port = url.port_or_known_default().filter(|port| *port != 0);
-        let port = port.ok_or_else(|| refused(&shown(&url), "0 is no port"))?;
+        let port = port.ok_or_else(|| invalid_url_error(&redact(&url), "0 is no port"))?;
         url.set_fragment(None);
         Ok(Self { url, host, port })
     }
 
     /// The parser mends odd spellings of numbers and letters; what it mended had two readings.
-    fn spelled_like(&self, text: &str, authority: &str) -> Result<()> {
+    fn check_canonical(&self, text: &str, authority: &str) -> Result<()> {
         let (host, port) = split_port(authority);
         if port.is_some_and(|port| port.is_empty() || port.len() > 5 || !port.bytes().all(|it| it.is_ascii_digit())) {
-            return Err(refused(text, "its port is not a plain number"));
+            return Err(invalid_url_error(text, "its port is not a plain number"));
         }
         let same = match self.address() {
             Some(IpAddr::V4(four)) => host == four.to_string(),
@@ -84,7 +87,7 @@ impl Target {
         };
         if !same {
             let host = &self.host;
-            return Err(refused(text, format!("its host is an odd spelling of {host}; write it plainly")));
+            return Err(invalid_url_error(text, format!("its host is an odd spelling of {host}; write it plainly")));
         }
         Ok(())
     }
@@ -120,7 +123,7 @@ impl Target {
 
     /// The same address over TLS, unless it is already or names a port of its own.
     #[must_use]
-    pub fn upgraded(&self) -> Option<Self> {
+    pub fn to_https(&self) -> Option<Self> {
         if self.is_https() || self.url.port().is_some() {
             return None;
         }
@@ -159,21 +162,23 @@ fn after_scheme(text: &str) -> Result<&str> {
     match text.split_once(':') {
         Some((scheme, _)) if !scheme.contains(['.', '/', '[']) && !scheme.eq_ignore_ascii_case("localhost") => {
             Err(match scheme.to_ascii_lowercase().as_str() {
-                same @ ("http" | "https") => refused(text, format!("`{same}:` is followed by `//` and a host")),
-                other => other_scheme(other),
+                same @ ("http" | "https") => {
+                    invalid_url_error(text, format!("`{same}:` is followed by `//` and a host"))
+                }
+                other => unsupported_scheme(other),
             })
         }
         _ => Err(Error::failed("the address has no scheme; write it in full, such as https://example.com/page")),
     }
 }
 
-fn other_scheme(scheme: &str) -> Error {
+fn unsupported_scheme(scheme: &str) -> Error {
     let scheme: String = scheme.chars().take(20).collect();
     Error::denied(format!("only http and https addresses are fetched, not `{scheme}:`"))
 }
 
 /// The part between the slashes, before anything is parsed: no user, no escapes, no second reading.
-fn plain_authority(text: &str, authority: &str) -> Result<()> {
+fn check_authority(text: &str, authority: &str) -> Result<()> {
     let why = match authority {
         "" => "it has no host",
         it if it.contains('@') => "it carries a user name or password (`@` before the path); give it without",
@@ -184,7 +189,7 @@ fn plain_authority(text: &str, authority: &str) -> Result<()> {
         it if it.contains("..") || it.starts_with('.') => "its host has an empty part",
         _ => return Ok(()),
     };
-    Err(refused(text, why))
+    Err(invalid_url_error(text, why))
 }
 
 /// Host and port of an authority that carries no user.
@@ -203,17 +208,17 @@ fn domain(url: &Url, name: &str) -> Result<String> {
         (1..=63).contains(&it.len()) && it.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_'))
     };
     if name.len() > 253 || !name.split('.').all(label) {
-        return Err(refused(&shown(url), "its host is no name that could exist"));
+        return Err(invalid_url_error(&redact(url), "its host is no name that could exist"));
     }
     Ok(name.to_ascii_lowercase())
 }
 
 /// The address without what may be secret in it.
-fn shown(url: &Url) -> String {
+fn redact(url: &Url) -> String {
     format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default())
 }
 
-fn refused(text: &str, why: impl fmt::Display) -> Error {
+fn invalid_url_error(text: &str, why: impl fmt::Display) -> Error {
     let mut short: String = text.chars().filter(|it| !it.is_control() && invisible(*it).is_none()).take(100).collect();
     if short.len() < text.len() && short.chars().count() == 100 {
         short.push('…');
@@ -371,7 +376,7 @@ mod tests {
 
     #[test]
     fn goes_up_to_tls_where_no_port_is_said() {
-        let up = |text: &str| Target::parse(text).unwrap().upgraded().map(|it| (it.to_string(), it.port()));
+        let up = |text: &str| Target::parse(text).unwrap().to_https().map(|it| (it.to_string(), it.port()));
         assert_eq!(up("http://example.com/x"), Some(("https://example.com/x".into(), 443)));
         assert_eq!([up("https://example.com/"), up("http://example.com:8080/")], [None, None]);
     }

@@ -3,40 +3,40 @@
 use dom_query::NodeRef;
 
 use super::{
-    Style,
-    write::{Writer, name, raw_text, skips},
+    HtmlTextStyle,
+    write::{HtmlWriter, is_skipped, name, raw_text},
 };
 
-impl Writer<'_> {
+impl HtmlWriter<'_> {
     /// The inline content of a node, in one line but for line breaks that the page asks for.
     pub(super) fn line(&self, node: &NodeRef<'_>) -> String {
-        let mut line = Line::default();
+        let mut line = InlineBuffer::default();
         for child in node.children_it(false) {
             self.inline(&child, &mut line);
         }
         line.finish()
     }
 
-    pub(super) fn inline(&self, node: &NodeRef<'_>, line: &mut Line) {
+    pub(super) fn inline(&self, node: &NodeRef<'_>, line: &mut InlineBuffer) {
         if node.is_text() {
-            line.words(&node.text());
+            line.push_text(&node.text());
             return;
         }
         let Some(tag) = name(node) else { return };
-        if skips(node, &tag) {
+        if is_skipped(node, &tag) {
             return;
         }
         match &*tag {
             "br" => line.break_here(self.style),
-            "img" => self.picture(node, line),
+            "img" => self.image(node, line),
             "a" => self.link(node, line),
-            "b" | "strong" if self.style == Style::Markdown => self.marked(node, line, "**"),
-            "i" | "em" | "cite" | "dfn" if self.style == Style::Markdown => self.marked(node, line, "*"),
-            "del" | "s" | "strike" if self.style == Style::Markdown => self.marked(node, line, "~~"),
+            "b" | "strong" if self.style == HtmlTextStyle::Markdown => self.emphasis(node, line, "**"),
+            "i" | "em" | "cite" | "dfn" if self.style == HtmlTextStyle::Markdown => self.emphasis(node, line, "*"),
+            "del" | "s" | "strike" if self.style == HtmlTextStyle::Markdown => self.emphasis(node, line, "~~"),
             "code" | "kbd" | "samp" | "tt" => {
                 let text = raw_text(node).split_whitespace().collect::<Vec<_>>().join(" ");
-                let (before, after) = edges(&node.text());
-                line.around(before, &code(&text), after);
+                let (before, after) = edge_spaces(&node.text());
+                line.push_with_spaces(before, &code_span(&text), after);
             }
             "q" => {
                 line.raw("“");
@@ -44,65 +44,65 @@ impl Writer<'_> {
                 line.raw("”");
             }
             "td" | "th" | "p" | "div" | "li" | "dd" | "dt" | "section" | "article" | "h1" | "h2" | "h3" | "h4" => {
-                line.blank();
+                line.push_space();
                 self.children(node, line);
-                line.blank();
+                line.push_space();
             }
             _ => self.children(node, line),
         }
     }
 
-    fn children(&self, node: &NodeRef<'_>, line: &mut Line) {
+    fn children(&self, node: &NodeRef<'_>, line: &mut InlineBuffer) {
         for child in node.children_it(false) {
             self.inline(&child, line);
         }
     }
 
     /// Emphasis goes around words, never around blanks.
-    fn marked(&self, node: &NodeRef<'_>, line: &mut Line, mark: &str) {
+    fn emphasis(&self, node: &NodeRef<'_>, line: &mut InlineBuffer, mark: &str) {
         let inner = self.line(node);
-        let (before, after) = edges(&node.text());
+        let (before, after) = edge_spaces(&node.text());
         if inner.is_empty() || inner.contains('\n') || inner.starts_with(mark) || line.inside == Some(mark.len()) {
-            return line.around(before, &inner, after);
+            return line.push_with_spaces(before, &inner, after);
         }
-        line.around(before, &format!("{mark}{inner}{mark}"), after);
+        line.push_with_spaces(before, &format!("{mark}{inner}{mark}"), after);
     }
 
-    fn link(&self, node: &NodeRef<'_>, line: &mut Line) {
+    fn link(&self, node: &NodeRef<'_>, line: &mut InlineBuffer) {
         let inner = self.line(node);
-        let (before, after) = edges(&node.text());
-        let href = node.attr("href").and_then(|it| self.address(&it));
+        let (before, after) = edge_spaces(&node.text());
+        let href = node.attr("href").and_then(|it| self.absolute_url(&it));
         match href {
-            Some(href) if !inner.is_empty() => line.around(before, &self.linked(&inner, &href), after),
-            _ => line.around(before, &inner, after),
+            Some(href) if !inner.is_empty() => line.push_with_spaces(before, &self.linked(&inner, &href), after),
+            _ => line.push_with_spaces(before, &inner, after),
         }
     }
 
     /// Words that lead somewhere.
     pub(super) fn linked(&self, text: &str, href: &str) -> String {
         match self.style {
-            Style::Markdown => format!("[{}]({})", text.replace('\n', " "), target(href)),
-            Style::Text if text == href || href.strip_prefix("mailto:") == Some(text) => text.to_owned(),
-            Style::Text => format!("{text} ({href})"),
+            HtmlTextStyle::Markdown => format!("[{}]({})", text.replace('\n', " "), escape_link_target(href)),
+            HtmlTextStyle::Text if text == href || href.strip_prefix("mailto:") == Some(text) => text.to_owned(),
+            HtmlTextStyle::Text => format!("{text} ({href})"),
         }
     }
 
-    fn picture(&self, node: &NodeRef<'_>, line: &mut Line) {
+    fn image(&self, node: &NodeRef<'_>, line: &mut InlineBuffer) {
         let alt = node.attr("alt").unwrap_or_default();
         let alt = alt.split_whitespace().collect::<Vec<_>>().join(" ");
-        let source = ["src", "data-src"].iter().filter_map(|it| node.attr(it)).find_map(|it| self.address(&it));
+        let source = ["src", "data-src"].iter().filter_map(|it| node.attr(it)).find_map(|it| self.absolute_url(&it));
         match (self.style, source) {
-            (Style::Text, _) if !alt.is_empty() => line.apart(&format!("[Image: {alt}]")),
-            (Style::Markdown, Some(source)) => {
-                line.apart(&format!("![{}]({})", alt.replace(['[', ']'], ""), target(&source)));
+            (HtmlTextStyle::Text, _) if !alt.is_empty() => line.push_spaced(&format!("[Image: {alt}]")),
+            (HtmlTextStyle::Markdown, Some(source)) => {
+                line.push_spaced(&format!("![{}]({})", alt.replace(['[', ']'], ""), escape_link_target(&source)));
             }
-            (Style::Markdown, None) if !alt.is_empty() => line.apart(&format!("[Image: {alt}]")),
+            (HtmlTextStyle::Markdown, None) if !alt.is_empty() => line.push_spaced(&format!("[Image: {alt}]")),
             _ => {}
         }
     }
 
     /// An address on the web, in full. What runs, stays on the page or is the content itself leads nowhere.
-    pub(super) fn address(&self, href: &str) -> Option<String> {
+    pub(super) fn absolute_url(&self, href: &str) -> Option<String> {
         let href: String = href.trim().chars().filter(|it| !it.is_control()).collect();
         if href.is_empty() || href.starts_with('#') || href.len() > 4096 {
             return None;
@@ -117,7 +117,7 @@ impl Writer<'_> {
 }
 
 /// An address as Markdown takes it between brackets.
-fn target(href: &str) -> String {
+fn escape_link_target(href: &str) -> String {
     let mut open = 0_i32;
     let balanced = href.chars().all(|it| {
         open += i32::from(it == '(') - i32::from(it == ')');
@@ -135,7 +135,7 @@ fn target(href: &str) -> String {
 }
 
 /// Code in a line; the fence is longer than any run of backticks inside.
-pub(super) fn code(text: &str) -> String {
+pub(super) fn code_span(text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
@@ -150,34 +150,34 @@ pub(super) fn longest_run(text: &str) -> usize {
 }
 
 /// Whether a text begins and ends with a blank.
-fn edges(text: &str) -> (bool, bool) {
+fn edge_spaces(text: &str) -> (bool, bool) {
     (text.starts_with(char::is_whitespace), text.ends_with(char::is_whitespace))
 }
 
 /// A line while it is written: blanks are folded into one.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct InlineBuffer {
     text: String,
     /// A blank is due before the next word.
     blank: bool,
     inside: Option<usize>,
 }
 
-impl Line {
+impl InlineBuffer {
     /// Words of the page, their blanks folded.
-    fn words(&mut self, text: &str) {
-        if text.starts_with(is_blank) {
+    fn push_text(&mut self, text: &str) {
+        if text.starts_with(is_space) {
             self.blank = true;
         }
         let mut first = true;
-        for word in text.split(is_blank).filter(|it| !it.is_empty()) {
+        for word in text.split(is_space).filter(|it| !it.is_empty()) {
             if !first {
                 self.blank = true;
             }
             first = false;
             self.raw(word);
         }
-        if text.ends_with(is_blank) {
+        if text.ends_with(is_space) {
             self.blank = true;
         }
     }
@@ -194,22 +194,22 @@ impl Line {
         self.text.push_str(text);
     }
 
-    fn around(&mut self, before: bool, text: &str, after: bool) {
+    fn push_with_spaces(&mut self, before: bool, text: &str, after: bool) {
         self.blank |= before;
         self.raw(text);
         self.blank |= after;
     }
 
     /// With blanks around it.
-    fn apart(&mut self, text: &str) {
-        self.around(true, text, true);
+    fn push_spaced(&mut self, text: &str) {
+        self.push_with_spaces(true, text, true);
     }
 
-    fn blank(&mut self) {
+    fn push_space(&mut self) {
         self.blank = true;
     }
 
-    fn break_here(&mut self, style: Style) {
+    fn break_here(&mut self, style: HtmlTextStyle) {
         if self.text.is_empty() {
             return;
         }
@@ -217,7 +217,7 @@ impl Line {
         let kept = self.text.trim_end_matches(' ').len();
         self.text.truncate(kept);
         if !self.text.ends_with('\n') {
-            self.text.push_str(if style == Style::Markdown { "  \n" } else { "\n" });
+            self.text.push_str(if style == HtmlTextStyle::Markdown { "  \n" } else { "\n" });
         }
     }
 
@@ -229,6 +229,6 @@ impl Line {
 }
 
 /// Blanks that a browser folds; a no-break space is kept for the eye only, and folded as well.
-fn is_blank(it: char) -> bool {
+fn is_space(it: char) -> bool {
     it.is_whitespace()
 }

@@ -12,13 +12,13 @@ mod table;
 mod tame;
 mod write;
 
-pub(crate) use page::{Page, page};
+pub(crate) use page::{HtmlPage, render_page};
 
 use serde::{Deserialize, Serialize};
 
 /// What the text is made like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Style {
+pub(crate) enum HtmlTextStyle {
     /// Markdown.
     Markdown,
     /// Text for reading: links as `text (address)`, pictures as `[Image: …]`.
@@ -27,7 +27,7 @@ pub(crate) enum Style {
 
 /// How much of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Part {
+pub(crate) enum HtmlPart {
     /// The article, where there is one.
     Main,
     /// Everything.

@@ -4,16 +4,16 @@ use dom_query::Document;
 use dom_smoothie::{Config, Readability};
 use url::Url;
 
-use super::{Part, Style, tame::tamed, write::Writer};
+use super::{HtmlPart, HtmlTextStyle, tame::limit_depth, write::HtmlWriter};
 
 /// More elements than this are no page for people, and are not searched for an article.
-const MOST_ELEMENTS: usize = 200_000;
+const MAX_ELEMENTS: usize = 200_000;
 /// An article that is shorter than this is likely none, if there is far more around it.
-const SHORT: usize = 250;
+const MIN_ARTICLE_CHARS: usize = 250;
 
 /// A page as text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct HtmlPage {
     pub(crate) title: String,
     pub(crate) text: String,
     /// Whether only the article is in the text.
@@ -22,8 +22,8 @@ pub(crate) struct Page {
 }
 
 /// Reads a page.
-pub(crate) fn page(html: &str, url: &str, style: Style, part: Part) -> Page {
-    let (html, deep) = tamed(html);
+pub(crate) fn render_page(html: &str, url: &str, style: HtmlTextStyle, part: HtmlPart) -> HtmlPage {
+    let (html, deep) = limit_depth(html);
     let base = Url::parse(url).ok();
     let mut notes = Vec::new();
     if deep {
@@ -31,28 +31,28 @@ pub(crate) fn page(html: &str, url: &str, style: Style, part: Part) -> Page {
     }
     let document = Document::from(&*html);
     let title = title(&document);
-    if part == Part::Main
-        && let Some((found, text)) = article(&html, base.as_ref(), style)
+    if part == HtmlPart::Main
+        && let Some((found, text)) = extract_article(&html, base.as_ref(), style)
     {
-        let long = text.chars().count() >= SHORT;
-        if long || whole(&document, base.as_ref(), style).chars().count() < 8 * SHORT {
+        let long = text.chars().count() >= MIN_ARTICLE_CHARS;
+        if long || render_whole(&document, base.as_ref(), style).chars().count() < 8 * MIN_ARTICLE_CHARS {
             let title = if found.is_empty() { title } else { found };
-            return Page { title, text, article: true, notes };
+            return HtmlPage { title, text, article: true, notes };
         }
     }
-    Page { title, text: whole(&document, base.as_ref(), style), article: false, notes }
+    HtmlPage { title, text: render_whole(&document, base.as_ref(), style), article: false, notes }
 }
 
-fn article(html: &str, base: Option<&Url>, style: Style) -> Option<(String, String)> {
-    let config = Config { keep_classes: true, max_elements_to_parse: MOST_ELEMENTS, ..Config::default() };
+fn extract_article(html: &str, base: Option<&Url>, style: HtmlTextStyle) -> Option<(String, String)> {
+    let config = Config { keep_classes: true, max_elements_to_parse: MAX_ELEMENTS, ..Config::default() };
     let mut reader = Readability::new(html, base.map(Url::as_str), Some(config)).ok()?;
     let article = reader.parse().ok()?;
     let content = Document::fragment(article.content);
-    let text = Writer::new(style, base).write(&content.root());
-    (!text.trim().is_empty()).then(|| (tidy(&article.title), text))
+    let text = HtmlWriter::new(style, base).write(&content.root());
+    (!text.trim().is_empty()).then(|| (single_line(&article.title), text))
 }
 
-fn whole(document: &Document, base: Option<&Url>, style: Style) -> String {
+fn render_whole(document: &Document, base: Option<&Url>, style: HtmlTextStyle) -> String {
     // A page may say that its links start elsewhere.
     let said = document.base_uri();
     let base = match (base, said) {
@@ -60,16 +60,16 @@ fn whole(document: &Document, base: Option<&Url>, style: Style) -> String {
         (base, _) => base.cloned(),
     };
     let root = document.body().unwrap_or_else(|| document.root());
-    Writer::new(style, base.as_ref()).write(&root)
+    HtmlWriter::new(style, base.as_ref()).write(&root)
 }
 
 fn title(document: &Document) -> String {
     let found = document.select_single("head > title");
     let found = if found.exists() { found } else { document.select_single("title") };
-    tidy(&found.text())
+    single_line(&found.text())
 }
 
 /// One line of it, without blanks around.
-fn tidy(text: &str) -> String {
+fn single_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(500).collect()
 }

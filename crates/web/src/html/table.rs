@@ -3,18 +3,18 @@
 use dom_query::NodeRef;
 
 use super::{
-    Style,
-    write::{Place, Writer, has_block, is_block, name},
+    HtmlTextStyle,
+    write::{BlockContext, HtmlWriter, has_block, is_block, name},
 };
 
 /// Wider tables are for machines.
-const WIDEST: usize = 40;
+const MAX_COLUMNS: usize = 40;
 
-impl Writer<'_> {
-    pub(super) fn table(&self, node: &NodeRef<'_>, place: &Place, out: &mut Vec<String>) {
+impl HtmlWriter<'_> {
+    pub(super) fn table(&self, node: &NodeRef<'_>, place: &BlockContext, out: &mut Vec<String>) {
         let mut rows = Vec::new();
-        collect(node, &mut rows);
-        if !is_data(&rows) {
+        collect_rows(node, &mut rows);
+        if !is_data_table(&rows) {
             for row in rows {
                 for cell in row.children_it(false).filter(NodeRef::is_element) {
                     out.extend(self.blocks(&cell, place));
@@ -41,31 +41,31 @@ impl Writer<'_> {
     fn cells(&self, row: &NodeRef<'_>) -> Vec<String> {
         let mut cells = Vec::new();
         for cell in row.children_it(false).filter(NodeRef::is_element) {
-            let break_ = if self.style == Style::Markdown { "<br>" } else { " " };
+            let break_ = if self.style == HtmlTextStyle::Markdown { "<br>" } else { " " };
             let text = self.line(&cell).replace("  \n", break_).replace('\n', break_).replace('|', "\\|");
             let span =
-                cell.attr("colspan").and_then(|it| it.trim().parse::<usize>().ok()).unwrap_or(1).clamp(1, WIDEST);
+                cell.attr("colspan").and_then(|it| it.trim().parse::<usize>().ok()).unwrap_or(1).clamp(1, MAX_COLUMNS);
             cells.push(text);
             cells.extend(std::iter::repeat_n(String::new(), span - 1));
         }
-        cells.truncate(WIDEST);
+        cells.truncate(MAX_COLUMNS);
         cells
     }
 }
 
 /// The rows of a table, not of those inside it.
-fn collect<'a>(node: &NodeRef<'a>, rows: &mut Vec<NodeRef<'a>>) {
+fn collect_rows<'a>(node: &NodeRef<'a>, rows: &mut Vec<NodeRef<'a>>) {
     for child in node.children_it(false) {
         match name(&child).as_deref() {
             Some("tr") => rows.push(child),
-            Some("tbody" | "thead" | "tfoot") => collect(&child, rows),
+            Some("tbody" | "thead" | "tfoot") => collect_rows(&child, rows),
             _ => {}
         }
     }
 }
 
 /// Whether rows are data: more than one column, and cells of words.
-fn is_data(rows: &[NodeRef<'_>]) -> bool {
+fn is_data_table(rows: &[NodeRef<'_>]) -> bool {
     let mut wide = 0;
     for row in rows {
         let mut cells = 0;

@@ -4,29 +4,30 @@
 use std::borrow::Cow;
 
 /// The deepest that elements stay elements; their text stays anyway.
-const DEEPEST: usize = 512;
+const MAX_DEPTH: usize = 512;
 /// Elements that close by themselves, or never open: they do not add up.
-const FLAT: &[&str] = &[
+const NON_NESTING_ELEMENTS: &[&str] = &[
     "p", "li", "dt", "dd", "td", "th", "tr", "tbody", "thead", "tfoot", "option", "optgroup", "colgroup", "rb", "rt",
     "rtc", "rp", "html", "head", "body", "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta",
     "source", "track", "wbr", "param", "keygen", "frame", "image",
 ];
 /// Elements whose content is no markup.
-const RAW: &[&str] = &["script", "style", "textarea", "title", "xmp", "noembed", "noframes", "iframe", "noscript"];
+const RAW_TEXT_ELEMENTS: &[&str] =
+    &["script", "style", "textarea", "title", "xmp", "noembed", "noframes", "iframe", "noscript"];
 
 /// The page, with deep tags gone. Whether something was.
-pub(super) fn tamed(html: &str) -> (Cow<'_, str>, bool) {
+pub(super) fn limit_depth(html: &str) -> (Cow<'_, str>, bool) {
     let (mut depth, mut skipped, mut kept) = (0_usize, 0_usize, 0_usize);
     let mut out: Option<String> = None;
     let mut at = 0;
     while let Some(tag) = next_tag(html, at) {
         at = tag.end;
-        let raw = RAW.iter().any(|it| tag.name.eq_ignore_ascii_case(it));
+        let raw = RAW_TEXT_ELEMENTS.iter().any(|it| tag.name.eq_ignore_ascii_case(it));
         if raw && !tag.closes {
-            at = past_raw(html, tag.end, tag.name);
+            at = skip_raw_text(html, tag.end, tag.name);
             continue;
         }
-        if raw || FLAT.iter().any(|it| tag.name.eq_ignore_ascii_case(it)) {
+        if raw || NON_NESTING_ELEMENTS.iter().any(|it| tag.name.eq_ignore_ascii_case(it)) {
             continue;
         }
         let drop = match (tag.closes, skipped, depth) {
@@ -38,7 +39,7 @@ pub(super) fn tamed(html: &str) -> (Cow<'_, str>, bool) {
                 depth = depth.saturating_sub(1);
                 false
             }
-            (false, _, DEEPEST..) => {
+            (false, _, MAX_DEPTH..) => {
                 skipped += 1;
                 true
             }
@@ -62,7 +63,7 @@ pub(super) fn tamed(html: &str) -> (Cow<'_, str>, bool) {
     }
 }
 
-struct Tag<'a> {
+struct HtmlTag<'a> {
     start: usize,
     end: usize,
     name: &'a str,
@@ -70,7 +71,7 @@ struct Tag<'a> {
 }
 
 /// The next tag from here, comments left out. What never ends is no tag.
-fn next_tag(html: &str, mut at: usize) -> Option<Tag<'_>> {
+fn next_tag(html: &str, mut at: usize) -> Option<HtmlTag<'_>> {
     let bytes = html.as_bytes();
     loop {
         let start = at + html.get(at..)?.find('<')?;
@@ -87,7 +88,7 @@ fn next_tag(html: &str, mut at: usize) -> Option<Tag<'_>> {
         }
         let length = bytes[from..].iter().position(|it| it.is_ascii_whitespace() || matches!(it, b'>' | b'/'))?;
         let end = tag_end(bytes, from + length)?;
-        return Some(Tag { start, end, name: &html[from..from + length], closes });
+        return Some(HtmlTag { start, end, name: &html[from..from + length], closes });
     }
 }
 
@@ -110,7 +111,7 @@ fn tag_end(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// Past the end tag of an element whose content is no markup.
-fn past_raw(html: &str, from: usize, name: &str) -> usize {
+fn skip_raw_text(html: &str, from: usize, name: &str) -> usize {
     let bytes = html.as_bytes();
     let mut at = from;
     while let Some(found) = html.get(at..).and_then(|it| it.find("</")) {
@@ -130,15 +131,15 @@ mod tests {
     #[test]
     fn a_page_for_people_is_left_alone() {
         let page = "<!doctype html><p>a<p>b<ul><li>c<li>d</ul><script>'<div>'.repeat(9)</script><!-- <b> --><a title='>'>x</a>";
-        assert_eq!(tamed(page), (Cow::Borrowed(page), false));
+        assert_eq!(limit_depth(page), (Cow::Borrowed(page), false));
         let flat = "<p>x<li>y".repeat(10_000);
-        assert!(!tamed(&flat).1);
+        assert!(!limit_depth(&flat).1);
     }
 
     #[test]
     fn deep_tags_go_and_their_text_stays() {
         let page = format!("{}deep{}<p>after", "<div>".repeat(100_000), "</div>".repeat(100_000));
-        let (tame, changed) = tamed(&page);
+        let (tame, changed) = limit_depth(&page);
         let expected = format!("{}deep{}<p>after", "<div>".repeat(512), "</div>".repeat(512));
         assert_eq!((&*tame, changed), (&*expected, true));
     }
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn ends_on_what_never_ends() {
         for page in ["<", "<div", "<div a='", "<!--", "<script>", "</", "<a b=\">", "é<ü>"] {
-            assert_eq!(tamed(page), (Cow::Borrowed(page), false));
+            assert_eq!(limit_depth(page), (Cow::Borrowed(page), false));
         }
     }
 }

@@ -4,36 +4,36 @@ use dom_query::NodeRef;
 use url::Url;
 
 use super::{
-    Style,
-    inline::{Line, longest_run},
+    HtmlTextStyle,
+    inline::{InlineBuffer, longest_run},
 };
 
 /// Lists and quotes are set in so far and no further.
-const DEEPEST: usize = 12;
+const MAX_INDENT: usize = 12;
 
 /// Writes elements as text.
-pub(super) struct Writer<'a> {
-    pub(super) style: Style,
+pub(super) struct HtmlWriter<'a> {
+    pub(super) style: HtmlTextStyle,
     pub(super) base: Option<&'a Url>,
 }
 
 /// Where in the page we are.
 #[derive(Clone, Default)]
-pub(super) struct Place {
+pub(super) struct BlockContext {
     /// How many lists and quotes are around.
-    deep: usize,
+    depth: usize,
     /// A link around whole blocks.
     link: Option<String>,
 }
 
-impl<'a> Writer<'a> {
-    pub(super) fn new(style: Style, base: Option<&'a Url>) -> Self {
+impl<'a> HtmlWriter<'a> {
+    pub(super) fn new(style: HtmlTextStyle, base: Option<&'a Url>) -> Self {
         Self { style, base }
     }
 
     /// Everything in a node.
     pub(super) fn write(&self, node: &NodeRef<'_>) -> String {
-        let mut text = self.blocks(node, &Place::default()).join("\n\n");
+        let mut text = self.blocks(node, &BlockContext::default()).join("\n\n");
         if !text.is_empty() {
             text.push('\n');
         }
@@ -41,8 +41,8 @@ impl<'a> Writer<'a> {
     }
 
     /// The blocks in a node: what stands between blank lines.
-    pub(super) fn blocks(&self, node: &NodeRef<'_>, place: &Place) -> Vec<String> {
-        let (mut out, mut line) = (Vec::new(), Line::default());
+    pub(super) fn blocks(&self, node: &NodeRef<'_>, place: &BlockContext) -> Vec<String> {
+        let (mut out, mut line) = (Vec::new(), InlineBuffer::default());
         for child in node.children_it(false) {
             self.child(&child, place, &mut out, &mut line);
         }
@@ -50,9 +50,9 @@ impl<'a> Writer<'a> {
         out
     }
 
-    fn child(&self, child: &NodeRef<'_>, place: &Place, out: &mut Vec<String>, line: &mut Line) {
+    fn child(&self, child: &NodeRef<'_>, place: &BlockContext, out: &mut Vec<String>, line: &mut InlineBuffer) {
         let Some(tag) = name(child) else { return self.inline(child, line) };
-        if skips(child, &tag) {
+        if is_skipped(child, &tag) {
             return;
         }
         if !is_block(&tag) {
@@ -61,8 +61,8 @@ impl<'a> Writer<'a> {
             }
             // A link or a span around whole blocks.
             self.flush(out, line, place);
-            let link = (*tag == *"a").then(|| child.attr("href").and_then(|it| self.address(&it))).flatten();
-            let place = Place { link: link.or_else(|| place.link.clone()), ..place.clone() };
+            let link = (*tag == *"a").then(|| child.attr("href").and_then(|it| self.absolute_url(&it))).flatten();
+            let place = BlockContext { link: link.or_else(|| place.link.clone()), ..place.clone() };
             return out.extend(self.blocks(child, &place));
         }
         self.flush(out, line, place);
@@ -71,7 +71,7 @@ impl<'a> Writer<'a> {
                 let level = usize::from(tag.as_bytes()[1] - b'0');
                 let text = self.line(child).replace("  \n", " ").replace('\n', " ");
                 if !text.is_empty() {
-                    out.push(format!("{} {}", "#".repeat(level), self.led(text, place)));
+                    out.push(format!("{} {}", "#".repeat(level), self.wrap_in_link(text, place)));
                 }
             }
             "p" | "summary" | "figcaption" | "legend" | "address" if !has_block(child) => {
@@ -80,7 +80,7 @@ impl<'a> Writer<'a> {
             }
             "hr" => out.push("---".into()),
             "pre" | "listing" | "xmp" | "plaintext" => out.extend(code_block(child)),
-            "blockquote" => out.extend(set_in(&self.deeper(child, place), place, "> ", "> ")),
+            "blockquote" => out.extend(indent_blocks(&self.nested_blocks(child, place), place, "> ", "> ")),
             "ul" | "ol" | "menu" | "dir" => out.extend(self.list(child, place, &tag)),
             "dl" => out.extend(self.definitions(child, place)),
             "table" => self.table(child, place, out),
@@ -88,46 +88,46 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn flush(&self, out: &mut Vec<String>, line: &mut Line, place: &Place) {
+    fn flush(&self, out: &mut Vec<String>, line: &mut InlineBuffer, place: &BlockContext) {
         self.paragraph(line.finish(), out, place);
     }
 
-    fn paragraph(&self, text: String, out: &mut Vec<String>, place: &Place) {
+    fn paragraph(&self, text: String, out: &mut Vec<String>, place: &BlockContext) {
         if !text.is_empty() {
-            out.push(self.led(plain_start(text, self.style), place));
+            out.push(self.wrap_in_link(escape_block_start(text, self.style), place));
         }
     }
 
     /// The text, as the link that is around it, if one is.
-    fn led(&self, text: String, place: &Place) -> String {
+    fn wrap_in_link(&self, text: String, place: &BlockContext) -> String {
         match &place.link {
             Some(href) if !text.contains("](") => self.linked(&text, href),
             _ => text,
         }
     }
 
-    fn deeper(&self, node: &NodeRef<'_>, place: &Place) -> Vec<String> {
-        self.blocks(node, &Place { deep: place.deep + 1, ..place.clone() })
+    fn nested_blocks(&self, node: &NodeRef<'_>, place: &BlockContext) -> Vec<String> {
+        self.blocks(node, &BlockContext { depth: place.depth + 1, ..place.clone() })
     }
 
-    fn list(&self, node: &NodeRef<'_>, place: &Place, tag: &str) -> Option<String> {
+    fn list(&self, node: &NodeRef<'_>, place: &BlockContext, tag: &str) -> Option<String> {
         let mut number = node.attr("start").and_then(|it| it.trim().parse::<i64>().ok()).unwrap_or(1).max(0);
         let (mut items, mut loose) = (Vec::new(), false);
         for item in node.children_it(false).filter(NodeRef::is_element) {
             let Some(tag_of_item) = name(&item) else { continue };
-            if skips(&item, &tag_of_item) {
+            if is_skipped(&item, &tag_of_item) {
                 continue;
             }
             let blocks = match &*tag_of_item {
-                "li" => self.deeper(&item, place),
+                "li" => self.nested_blocks(&item, place),
                 // Some pages put lists right into lists, or wrap their items.
                 _ => {
                     let mut wrapped = Vec::new();
                     self.child(
                         &item,
-                        &Place { deep: place.deep + 1, ..place.clone() },
+                        &BlockContext { depth: place.depth + 1, ..place.clone() },
                         &mut wrapped,
-                        &mut Line::default(),
+                        &mut InlineBuffer::default(),
                     );
                     wrapped
                 }
@@ -141,27 +141,27 @@ impl<'a> Writer<'a> {
             let tight = blocks.len() == 2 && is_list(&blocks[1]);
             let indent = " ".repeat(marker.len());
             items.extend(
-                set_in(&blocks, place, &marker, &indent)
+                indent_blocks(&blocks, place, &marker, &indent)
                     .map(|it| if tight { it.replacen("\n\n", "\n", 1) } else { it }),
             );
         }
         (!items.is_empty()).then(|| items.join(if loose { "\n\n" } else { "\n" }))
     }
 
-    fn definitions(&self, node: &NodeRef<'_>, place: &Place) -> Vec<String> {
+    fn definitions(&self, node: &NodeRef<'_>, place: &BlockContext) -> Vec<String> {
         let mut out = Vec::new();
         for item in node.children_it(false).filter(NodeRef::is_element) {
             match name(&item).as_deref() {
                 Some("dt") => {
                     let mut inner = self.blocks(&item, place);
-                    if let ([only], Style::Markdown) = (&mut inner[..], self.style)
+                    if let ([only], HtmlTextStyle::Markdown) = (&mut inner[..], self.style)
                         && !only.contains(['*', '\n', '#'])
                     {
                         *only = format!("**{only}**");
                     }
                     out.extend(inner);
                 }
-                Some("dd") => out.extend(set_in(&self.deeper(&item, place), place, ": ", "  ")),
+                Some("dd") => out.extend(indent_blocks(&self.nested_blocks(&item, place), place, ": ", "  ")),
                 Some(_) => out.extend(self.definitions(&item, place)),
                 None => {}
             }
@@ -181,7 +181,7 @@ fn code_block(node: &NodeRef<'_>) -> Option<String> {
 }
 
 /// What nobody sees on the page, or what is no text.
-pub(super) fn skips(node: &NodeRef<'_>, tag: &str) -> bool {
+pub(super) fn is_skipped(node: &NodeRef<'_>, tag: &str) -> bool {
     matches!(
         tag,
         "script"
@@ -207,14 +207,14 @@ pub(super) fn skips(node: &NodeRef<'_>, tag: &str) -> bool {
             | "link"
             | "noframes"
     ) || node.has_attr("hidden")
-        || node.attr("style").is_some_and(|it| hides(&it))
+        || node.attr("style").is_some_and(|it| style_hides(&it))
         || (node.attr("aria-hidden").is_some_and(|it| &*it == "true")
             && tag != "img"
             && !node.has_class("fallback-image"))
 }
 
 /// Whether a style hides what it is on.
-fn hides(style: &str) -> bool {
+fn style_hides(style: &str) -> bool {
     let style: String = style.chars().filter(|it| !it.is_whitespace()).collect::<String>().to_ascii_lowercase();
     style.split(';').any(|rule| {
         let rule = rule.strip_suffix("!important").unwrap_or(rule);
@@ -231,12 +231,12 @@ fn hides(style: &str) -> bool {
 }
 
 /// Blocks with a marker before the first line and something before each other.
-fn set_in(blocks: &[String], place: &Place, first: &str, then: &str) -> Option<String> {
+fn indent_blocks(blocks: &[String], place: &BlockContext, first: &str, then: &str) -> Option<String> {
     if blocks.is_empty() {
         return None;
     }
     let text = blocks.join("\n\n");
-    if place.deep >= DEEPEST {
+    if place.depth >= MAX_INDENT {
         return Some(text);
     }
     let mut out = String::with_capacity(text.len() + text.len() / 8);
@@ -257,8 +257,8 @@ fn is_list(block: &str) -> bool {
 }
 
 /// A paragraph that would be read as a heading, a list or a quote says that it is none.
-fn plain_start(text: String, style: Style) -> String {
-    if style == Style::Text {
+fn escape_block_start(text: String, style: HtmlTextStyle) -> String {
+    if style == HtmlTextStyle::Text {
         return text;
     }
     let first = text.split(' ').next().unwrap_or_default();

@@ -2,50 +2,50 @@
 
 /// What is known of a client's first message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Hello {
+pub(super) enum ClientHello {
     /// More of it must come.
-    More,
+    Incomplete,
     /// It asks for this server; `None`: it does not say.
-    Name(Option<String>),
+    ServerName(Option<String>),
     /// It is not the beginning of TLS.
-    Foreign,
+    NotTls,
 }
 
 /// The longest first message that is waited for.
-pub(super) const LONGEST: usize = 16 << 10;
+pub(super) const MAX_HELLO_BYTES: usize = 16 << 10;
 
 /// Reads what has come so far.
-pub(super) fn read(bytes: &[u8]) -> Hello {
+pub(super) fn parse(bytes: &[u8]) -> ClientHello {
     // One record: type 22 (handshake), version 3.x, length; then type 1 (client hello) and its length.
     if bytes.iter().zip([22, 3]).any(|(have, want)| *have != want) {
-        return Hello::Foreign;
+        return ClientHello::NotTls;
     }
-    let Some(length) = number(bytes, 3, 2) else { return Hello::More };
+    let Some(length) = be_uint(bytes, 3, 2) else { return ClientHello::Incomplete };
     let Some(record) = bytes.get(5..5 + length) else {
-        return if length + 5 > LONGEST { Hello::Foreign } else { Hello::More };
+        return if length + 5 > MAX_HELLO_BYTES { ClientHello::NotTls } else { ClientHello::Incomplete };
     };
-    hello(record).unwrap_or(Hello::Foreign)
+    parse_record(record).unwrap_or(ClientHello::NotTls)
 }
 
 /// The name in a client hello that is all in one record; `None`: it is none.
-fn hello(record: &[u8]) -> Option<Hello> {
+fn parse_record(record: &[u8]) -> Option<ClientHello> {
     if record.first() != Some(&1) {
         return None;
     }
-    let body = record.get(4..4 + number(record, 1, 3)?)?;
+    let body = record.get(4..4 + be_uint(record, 1, 3)?)?;
     let mut at = 34;
-    at += 1 + number(body, at, 1)?;
-    at += 2 + number(body, at, 2)?;
-    at += 1 + number(body, at, 1)?;
-    let Some(length) = number(body, at, 2) else { return Some(Hello::Name(None)) };
+    at += 1 + be_uint(body, at, 1)?;
+    at += 2 + be_uint(body, at, 2)?;
+    at += 1 + be_uint(body, at, 1)?;
+    let Some(length) = be_uint(body, at, 2) else { return Some(ClientHello::ServerName(None)) };
     let mut rest = body.get(at + 2..at + 2 + length)?;
     let mut name = None;
     while !rest.is_empty() {
-        let (kind, length) = (number(rest, 0, 2)?, number(rest, 2, 2)?);
+        let (kind, length) = (be_uint(rest, 0, 2)?, be_uint(rest, 2, 2)?);
         let inside = rest.get(4..4 + length)?;
         if kind == 0 {
             // A list of names, of which there is one, of the kind 0.
-            let length = number(inside, 3, 2)?;
+            let length = be_uint(inside, 3, 2)?;
             let text = inside.get(5..5 + length)?;
             if inside.get(2) != Some(&0) || inside.len() != 5 + length || name.is_some() {
                 return None;
@@ -54,11 +54,11 @@ fn hello(record: &[u8]) -> Option<Hello> {
         }
         rest = rest.get(4 + length..)?;
     }
-    Some(Hello::Name(name))
+    Some(ClientHello::ServerName(name))
 }
 
 /// A number of so many bytes, the highest first.
-fn number(bytes: &[u8], at: usize, count: usize) -> Option<usize> {
+fn be_uint(bytes: &[u8], at: usize, count: usize) -> Option<usize> {
     Some(bytes.get(at..at + count)?.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
 }
 
@@ -102,16 +102,16 @@ mod tests {
     #[test]
     fn the_name_is_found_however_it_comes() {
         let whole = message(&[(10, vec![0, 2, 0, 29]), name("Example.org")]);
-        assert_eq!(read(&whole), Hello::Name(Some("example.org".into())));
+        assert_eq!(parse(&whole), ClientHello::ServerName(Some("example.org".into())));
         for end in 0..whole.len() {
-            assert_eq!(read(&whole[..end]), Hello::More, "{end}");
+            assert_eq!(parse(&whole[..end]), ClientHello::Incomplete, "{end}");
         }
-        assert_eq!(read(&message(&[])), Hello::Name(None));
-        assert_eq!(read(b"SSH-2.0-OpenSSH"), Hello::Foreign);
-        assert_eq!(read(b"GET / HTTP/1.1"), Hello::Foreign);
-        assert_eq!(read(&message(&[name("a"), name("b")])), Hello::Foreign);
+        assert_eq!(parse(&message(&[])), ClientHello::ServerName(None));
+        assert_eq!(parse(b"SSH-2.0-OpenSSH"), ClientHello::NotTls);
+        assert_eq!(parse(b"GET / HTTP/1.1"), ClientHello::NotTls);
+        assert_eq!(parse(&message(&[name("a"), name("b")])), ClientHello::NotTls);
         let mut broken = whole;
         broken[43] = 255;
-        assert_eq!(read(&broken), Hello::Foreign);
+        assert_eq!(parse(&broken), ClientHello::NotTls);
     }
 }

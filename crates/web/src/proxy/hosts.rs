@@ -6,27 +6,27 @@ use url::Host;
 
 /// The operator's list: `example.org`, `*.example.org`, either with a port, or an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hosts(Vec<Entry>);
+pub struct HostAllowlist(Vec<HostEntry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct HostEntry {
     name: String,
-    beneath: bool,
+    subdomains: bool,
     port: Option<u16>,
     address: bool,
 }
 
-impl Hosts {
+impl HostAllowlist {
     /// Reads the list, or says what is wrong with it.
     pub fn new<T: AsRef<str>>(entries: impl IntoIterator<Item = T>) -> Result<Self, String> {
-        entries.into_iter().map(|it| read(it.as_ref())).collect::<Result<_, _>>().map(Self)
+        entries.into_iter().map(|it| parse_entry(it.as_ref())).collect::<Result<_, _>>().map(Self)
     }
 
     /// Whether a host may be reached at a port: the one it is listed with, else the usual one of its scheme.
     #[must_use]
-    pub fn permit(&self, host: &str, port: u16, usual: u16) -> bool {
+    pub fn allows(&self, host: &str, port: u16, usual: u16) -> bool {
         self.0.iter().any(|entry| {
-            let named = match (entry.beneath, host.strip_suffix(entry.name.as_str())) {
+            let named = match (entry.subdomains, host.strip_suffix(entry.name.as_str())) {
                 (true, Some(rest)) => rest.ends_with('.'),
                 (false, Some(rest)) => rest.is_empty(),
                 (_, None) => false,
@@ -37,7 +37,7 @@ impl Hosts {
 
     /// The entries that are addresses. The operator wrote them, so they may be private; names may not lead there.
     pub(super) fn addresses(&self) -> Vec<String> {
-        let shown = |entry: &Entry| match (entry.port, entry.name.contains(':')) {
+        let shown = |entry: &HostEntry| match (entry.port, entry.name.contains(':')) {
             (Some(port), true) => format!("[{}]:{port}", entry.name),
             (Some(port), false) => format!("{}:{port}", entry.name),
             (None, _) => entry.name.clone(),
@@ -47,13 +47,13 @@ impl Hosts {
 
     /// The list, for a message.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let shown: Vec<_> = self
             .0
             .iter()
             .take(20)
             .map(|it| {
-                let star = if it.beneath { "*." } else { "" };
+                let star = if it.subdomains { "*." } else { "" };
                 let port = it.port.map(|port| format!(":{port}")).unwrap_or_default();
                 format!("{star}{}{port}", it.name)
             })
@@ -66,11 +66,11 @@ impl Hosts {
     }
 }
 
-fn read(text: &str) -> Result<Entry, String> {
+fn parse_entry(text: &str) -> Result<HostEntry, String> {
     let wrong = |why: &str| format!("`{text}` is not a host: {why}");
     let plain = text.trim().to_ascii_lowercase();
     if let Ok(address) = plain.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(Entry { name: address.to_string(), beneath: false, port: None, address: true });
+        return Ok(HostEntry { name: address.to_string(), subdomains: false, port: None, address: true });
     }
     let (host, port) = match plain.rsplit_once(':') {
         Some((host, port)) => {
@@ -84,10 +84,10 @@ fn read(text: &str) -> Result<Entry, String> {
     match Host::parse(host).map_err(|_| wrong("write it as in example.org or *.example.org"))? {
         Host::Domain(name) if !name.contains('*') => {
             let name = name.trim_end_matches('.').to_owned();
-            Ok(Entry { name, beneath, port, address: false })
+            Ok(HostEntry { name, subdomains: beneath, port, address: false })
         }
-        Host::Ipv4(it) if !beneath => Ok(Entry { name: it.to_string(), beneath, port, address: true }),
-        Host::Ipv6(it) if !beneath => Ok(Entry { name: it.to_string(), beneath, port, address: true }),
+        Host::Ipv4(it) if !beneath => Ok(HostEntry { name: it.to_string(), subdomains: beneath, port, address: true }),
+        Host::Ipv6(it) if !beneath => Ok(HostEntry { name: it.to_string(), subdomains: beneath, port, address: true }),
         _ => Err(wrong("`*.` stands before a name")),
     }
 }
@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn a_host_is_on_the_list_or_not() {
         let hosts =
-            Hosts::new(["Example.org", "*.crates.io", "registry.local:8080", "10.0.0.7:81", "[::1]:82"]).unwrap();
+            HostAllowlist::new(["Example.org", "*.crates.io", "registry.local:8080", "10.0.0.7:81", "[::1]:82"])
+                .unwrap();
         let seen = [
             ("example.org", 443),
             ("example.org", 22),
@@ -112,12 +113,12 @@ mod tests {
             ("10.0.0.7", 81),
             ("::1", 82),
         ]
-        .map(|(host, port)| hosts.permit(host, port, 443));
+        .map(|(host, port)| hosts.allows(host, port, 443));
         assert_eq!(seen, [true, false, false, true, false, false, true, false, true, true]);
         assert_eq!(hosts.addresses(), ["10.0.0.7:81", "[::1]:82"]);
-        assert_eq!(hosts.told(), "example.org, *.crates.io, registry.local:8080, 10.0.0.7:81, ::1:82");
+        assert_eq!(hosts.describe(), "example.org, *.crates.io, registry.local:8080, 10.0.0.7:81, ::1:82");
         for wrong in ["", "*", "a b", "x:y", "*.*", "*.10.0.0.7"] {
-            assert!(Hosts::new([wrong]).is_err(), "{wrong}");
+            assert!(HostAllowlist::new([wrong]).is_err(), "{wrong}");
         }
     }
 }

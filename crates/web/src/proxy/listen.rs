@@ -14,20 +14,20 @@ use std::{
 use helve_contract::CancellationToken;
 use tokio::{net::UnixListener, runtime, sync::Semaphore};
 
-use super::Gateway;
+use super::ProxyGateway;
 
 /// The most connections at once.
-const MOST: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 
 /// A proxy that listens. It ends, and its socket is removed, when this is dropped.
-pub struct Listening {
+pub struct ProxyListener {
     socket: PathBuf,
     /// Removed, too, where it was made for the socket.
     folder: Option<PathBuf>,
     stop: CancellationToken,
 }
 
-impl Listening {
+impl ProxyListener {
     /// Where it listens.
     #[must_use]
     pub fn socket(&self) -> &Path {
@@ -35,7 +35,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ProxyListener {
     fn drop(&mut self) {
         self.stop.cancel();
         _ = fs::remove_file(&self.socket);
@@ -46,7 +46,7 @@ impl Drop for Listening {
 }
 
 /// Listens on a socket in a new folder that only this user can open, beneath the system's temporary one.
-pub fn listen_privately(gateway: Gateway) -> io::Result<Listening> {
+pub fn listen_in_private_dir(gateway: ProxyGateway) -> io::Result<ProxyListener> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let base = std::env::temp_dir();
     for _ in 0..100 {
@@ -70,7 +70,7 @@ pub fn listen_privately(gateway: Gateway) -> io::Result<Listening> {
 }
 
 /// Listens on a new socket in a folder of ours. A thread of its own serves it, so that a busy session does not stop it.
-pub fn listen(gateway: Gateway, socket: &Path) -> io::Result<Listening> {
+pub fn listen(gateway: ProxyGateway, socket: &Path) -> io::Result<ProxyListener> {
     if socket.symlink_metadata().is_ok() {
         fs::remove_file(socket)?;
     }
@@ -91,11 +91,11 @@ pub fn listen(gateway: Gateway, socket: &Path) -> io::Result<Listening> {
         // What is still under way ends with the one who wanted it.
         runtime.shutdown_background();
     })?;
-    Ok(Listening { socket: socket.to_owned(), folder: None, stop })
+    Ok(ProxyListener { socket: socket.to_owned(), folder: None, stop })
 }
 
-async fn accept(listener: &UnixListener, gateway: &Gateway) {
-    let room = Arc::new(Semaphore::new(MOST));
+async fn accept(listener: &UnixListener, gateway: &ProxyGateway) {
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = room.clone().acquire_owned().await else { return };
         match listener.accept().await {

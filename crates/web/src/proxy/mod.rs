@@ -13,6 +13,6 @@ mod hosts;
 mod listen;
 mod serve;
 
-pub use hosts::Hosts;
-pub use listen::{Listening, listen, listen_privately};
-pub use serve::Gateway;
+pub use hosts::HostAllowlist;
+pub use listen::{ProxyListener, listen, listen_in_private_dir};
+pub use serve::ProxyGateway;

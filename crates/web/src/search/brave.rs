@@ -5,15 +5,15 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
-    clean::text_of,
-    exa::word,
-    provider::{Asked, Raw},
-    wire::{self, Misread},
+    clean::strip_html,
+    exa::text_or_empty,
+    provider::{RawResult, SearchRequest},
+    wire::{self, MalformedResponse},
 };
-use crate::client::Request;
+use crate::client::HttpRequest;
 
-pub(super) fn request(base: &Url, key: &str, asked: &Asked<'_>) -> Request {
-    let words = asked.domains.in_words(&asked.query.text);
+pub(super) fn request(base: &Url, key: &str, asked: &SearchRequest<'_>) -> HttpRequest {
+    let words = asked.domains.to_query(&asked.query.text);
     let count = asked.count.to_string();
     let mut pairs = vec![("q", words.as_str()), ("count", &count), ("result_filter", "web")];
     if let Some(freshness) = asked.query.freshness {
@@ -30,21 +30,21 @@ pub(super) fn request(base: &Url, key: &str, asked: &Asked<'_>) -> Request {
     wire::get(base, "res/v1/web/search", &pairs).header("x-subscription-token", key)
 }
 
-pub(super) fn read(answer: &Value) -> Result<Vec<Raw>, Misread> {
+pub(super) fn read(answer: &Value) -> Result<Vec<RawResult>, MalformedResponse> {
     // Without results there is no `web` at all.
     let none = Vec::new();
     let results = match (&answer["web"]["results"], &answer["type"]) {
         (Value::Array(results), _) => results,
         (_, Value::String(_)) => &none,
-        _ => return Err(Misread("no list of results")),
+        _ => return Err(MalformedResponse("no list of results")),
     };
     Ok(results
         .iter()
-        .map(|it| Raw {
+        .map(|it| RawResult {
             // Both come as HTML, with the words of the query in bold.
-            title: text_of(&word(&it["title"])),
-            url: word(&it["url"]),
-            snippet: text_of(&word(&it["description"])),
+            title: strip_html(&text_or_empty(&it["title"])),
+            url: text_or_empty(&it["url"]),
+            snippet: strip_html(&text_or_empty(&it["description"])),
             published: it["page_age"].as_str().or(it["age"].as_str()).map(str::to_owned),
         })
         .collect())

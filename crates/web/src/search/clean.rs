@@ -5,16 +5,16 @@ use std::collections::HashSet;
 use helve_contract::{Invisible, invisible, ports::WebResult};
 use url::Url;
 
-use super::provider::Raw;
+use super::provider::RawResult;
 
 /// The most characters of a title, of a snippet and of an address.
-const TITLE: usize = 200;
-const SNIPPET: usize = 1_000;
-const ADDRESS: usize = 2_048;
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_SNIPPET_CHARS: usize = 1_000;
+const MAX_URL_CHARS: usize = 2_048;
 
 /// One line of at most so many characters: blanks folded, control and invisible characters gone.
 #[must_use]
-pub fn clean(text: &str, most: usize) -> String {
+pub fn single_line(text: &str, most: usize) -> String {
     let mut out = String::new();
     let (mut taken, mut gap) = (0, false);
     // What comes after the last character that can be kept is not looked at: an answer may be long.
@@ -47,7 +47,7 @@ fn is_visible(it: char) -> bool {
 }
 
 /// A piece of HTML as text: without its tags, entities resolved once.
-pub(super) fn text_of(html: &str) -> String {
+pub(super) fn strip_html(html: &str) -> String {
     let mut plain = String::with_capacity(html.len());
     let mut rest = html;
     while let Some(open) = rest.find('<') {
@@ -63,11 +63,11 @@ pub(super) fn text_of(html: &str) -> String {
         }
     }
     plain.push_str(rest);
-    entities(&plain)
+    decode_entities(&plain)
 }
 
 /// Resolves the entities that occur in titles and snippets; others stay as they are.
-pub(super) fn entities(text: &str) -> String {
+pub(super) fn decode_entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('&') {
@@ -135,27 +135,27 @@ fn entity(name: &str) -> Option<char> {
 }
 
 /// The address of a result, if it is one that can be followed.
-pub(super) fn address(text: &str) -> Option<Url> {
-    let url = Url::parse(text.trim()).ok().filter(|it| it.as_str().len() <= ADDRESS)?;
+pub(super) fn result_url(text: &str) -> Option<Url> {
+    let url = Url::parse(text.trim()).ok().filter(|it| it.as_str().len() <= MAX_URL_CHARS)?;
     (matches!(url.scheme(), "http" | "https") && url.host().is_some()).then_some(url)
 }
 
 /// A result as it is shown.
-pub(super) fn result(raw: Raw, url: &Url) -> WebResult {
-    let title = clean(&raw.title, TITLE);
+pub(super) fn result(raw: RawResult, url: &Url) -> WebResult {
+    let title = single_line(&raw.title, MAX_TITLE_CHARS);
     WebResult {
         title: if title.is_empty() { url.host_str().unwrap_or_default().to_owned() } else { title },
         url: url.to_string(),
-        snippet: clean(&raw.snippet, SNIPPET),
-        published: raw.published.map(|it| clean(&it, 40)).filter(|it| !it.is_empty()),
+        snippet: single_line(&raw.snippet, MAX_SNIPPET_CHARS),
+        published: raw.published.map(|it| single_line(&it, 40)).filter(|it| !it.is_empty()),
     }
 }
 
 /// Addresses that were shown already.
 #[derive(Default)]
-pub(super) struct Seen(HashSet<String>);
+pub(super) struct SeenUrls(HashSet<String>);
 
-impl Seen {
+impl SeenUrls {
     pub(super) fn is_new(&mut self, url: &Url) -> bool {
         self.0.insert(url.as_str().to_owned())
     }
@@ -168,22 +168,22 @@ mod tests {
     #[test]
     fn nothing_hidden_is_left() {
         let hidden = "a\u{200b}b \u{202e}c\u{e0041}\u{e0042}\n\n d\u{0}\u{1b}[31m";
-        assert_eq!(clean(hidden, 100), "ab c d [31m");
-        assert_eq!(clean("one two three", 7), "one two…");
-        assert_eq!(clean("one two", 7), "one two");
-        assert_eq!(clean(&"\u{200b}".repeat(10_000), 5), "");
+        assert_eq!(single_line(hidden, 100), "ab c d [31m");
+        assert_eq!(single_line("one two three", 7), "one two…");
+        assert_eq!(single_line("one two", 7), "one two");
+        assert_eq!(single_line(&"\u{200b}".repeat(10_000), 5), "");
     }
 
     #[test]
     fn entities_are_resolved_once() {
         let html = "A <b>bold</b> &amp;lt; &#39;x&#x27; 3 < 4 &unknown; &amp";
-        assert_eq!(text_of(html), "A bold &lt; 'x' 3 < 4 &unknown; &amp");
+        assert_eq!(strip_html(html), "A bold &lt; 'x' 3 < 4 &unknown; &amp");
     }
 
     #[test]
     fn only_addresses_that_can_be_followed() {
         let seen = ["https://a.org/x", "javascript:alert(1)", "data:text/html,x", "//a.org", "ftp://a.org/"]
-            .map(|it| address(it).is_some());
+            .map(|it| result_url(it).is_some());
         assert_eq!(seen, [true, false, false, false, false]);
     }
 }

@@ -5,15 +5,17 @@ use url::{Host, Url};
 
 /// Domains that are wanted, and those that are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Domains {
+pub(super) struct DomainFilter {
     pub(super) only: Vec<String>,
     pub(super) without: Vec<String>,
 }
 
-impl Domains {
+impl DomainFilter {
     /// Understands what a model writes for a domain: `example.org`, `*.example.org`, `https://example.org/docs`.
     pub(super) fn new(only: &[String], without: &[String]) -> Result<Self> {
-        let read = |names: &[String]| names.iter().take(MOST).map(|name| read(name)).collect::<Result<Vec<_>>>();
+        let read = |names: &[String]| {
+            names.iter().take(MAX_DOMAINS).map(|name| parse_domain(name)).collect::<Result<Vec<_>>>()
+        };
         Ok(Self { only: read(only)?, without: read(without)? })
     }
 
@@ -22,7 +24,7 @@ impl Domains {
     }
 
     /// Whether a result of this address is wanted.
-    pub(super) fn want(&self, url: &Url) -> bool {
+    pub(super) fn accepts(&self, url: &Url) -> bool {
         let Some(host) = url.host_str() else { return false };
         let host = host.trim_end_matches('.');
         let in_list = |names: &[String]| names.iter().any(|name| is_beneath(host, name));
@@ -30,7 +32,7 @@ impl Domains {
     }
 
     /// The query with the operators that most engines know: `words (site:a OR site:b) -site:c`.
-    pub(super) fn in_words(&self, text: &str) -> String {
+    pub(super) fn to_query(&self, text: &str) -> String {
         let only: Vec<_> = self.only.iter().map(|name| format!("site:{name}")).collect();
         let mut words = text.to_owned();
         match only.as_slice() {
@@ -46,16 +48,16 @@ impl Domains {
 }
 
 /// The most domains of a list.
-const MOST: usize = 50;
+const MAX_DOMAINS: usize = 50;
 
 /// Whether a host is the domain or beneath it, label by label: `notexample.org` is not beneath `example.org`.
 fn is_beneath(host: &str, domain: &str) -> bool {
     host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-fn read(text: &str) -> Result<String> {
+fn parse_domain(text: &str) -> Result<String> {
     let told = || {
-        let text = super::clean(text, 80);
+        let text = super::single_line(text, 80);
         Error::failed(format!("`{text}` is not a domain; write it as in example.org"))
     };
     let plain = text.trim().trim_start_matches("*.").trim_start_matches('.');
@@ -73,9 +75,9 @@ fn read(text: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn domains(only: &[&str], without: &[&str]) -> Domains {
+    fn domains(only: &[&str], without: &[&str]) -> DomainFilter {
         let owned = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        Domains::new(&owned(only), &owned(without)).unwrap()
+        DomainFilter::new(&owned(only), &owned(without)).unwrap()
     }
 
     #[test]
@@ -90,22 +92,22 @@ mod tests {
             "https://docs.rs/",
             "https://example.org@evil.net/",
         ]
-        .map(|it| wanted.want(&Url::parse(it).unwrap()));
+        .map(|it| wanted.accepts(&Url::parse(it).unwrap()));
         assert_eq!(seen, [true, true, false, false, false, true, false]);
     }
 
     #[test]
     fn operators_are_words_of_the_query() {
         assert_eq!(
-            domains(&["a.org", "*.b.org"], &["c.org"]).in_words("x y"),
+            domains(&["a.org", "*.b.org"], &["c.org"]).to_query("x y"),
             "x y (site:a.org OR site:b.org) -site:c.org"
         );
-        assert_eq!(domains(&["a.org"], &[]).in_words("x"), "x site:a.org");
+        assert_eq!(domains(&["a.org"], &[]).to_query("x"), "x site:a.org");
     }
 
     #[test]
     fn what_is_not_a_domain_is_said() {
-        let error = Domains::new(&["not a domain".to_owned()], &[]).unwrap_err();
+        let error = DomainFilter::new(&["not a domain".to_owned()], &[]).unwrap_err();
         assert_eq!(error.to_string(), "`not a domain` is not a domain; write it as in example.org");
     }
 }

@@ -4,14 +4,14 @@ use helve_contract::ports::Freshness;
 use url::Url;
 
 use super::{
-    clean::{entities, text_of},
-    provider::{Asked, Raw},
-    wire::{self, Misread},
+    clean::{decode_entities, strip_html},
+    provider::{RawResult, SearchRequest},
+    wire::{self, MalformedResponse},
 };
-use crate::client::Request;
+use crate::client::HttpRequest;
 
-pub(super) fn request(base: &Url, asked: &Asked<'_>) -> Request {
-    let words = asked.domains.in_words(&asked.query.text);
+pub(super) fn request(base: &Url, asked: &SearchRequest<'_>) -> HttpRequest {
+    let words = asked.domains.to_query(&asked.query.text);
     let mut pairs = vec![("q", words.as_str())];
     if let Some(freshness) = asked.query.freshness {
         pairs.push((
@@ -35,29 +35,29 @@ pub(super) fn is_challenge(page: &str) -> bool {
 }
 
 /// Reads the page from its beginning to its end, tag by tag; nothing is nested, so nothing can be too deep.
-pub(super) fn read(page: &[u8]) -> Result<Vec<Raw>, Misread> {
+pub(super) fn read(page: &[u8]) -> Result<Vec<RawResult>, MalformedResponse> {
     let page = String::from_utf8_lossy(page);
-    let mut found: Vec<Raw> = Vec::new();
+    let mut found: Vec<RawResult> = Vec::new();
     let mut advert = false;
     let mut rest = page.as_ref();
     while let Some(tag) = next_tag(&mut rest) {
         match (tag.name, tag.value("class").as_deref()) {
             ("tr", class) => advert = class.is_some_and(|it| it.contains("sponsored")),
             ("a", Some("result-link")) if !advert => {
-                let target = target(&entities(&tag.value("href").unwrap_or_default()));
+                let target = result_link(&decode_entities(&tag.value("href").unwrap_or_default()));
                 // A link of theirs that leads to no page is an advertisement.
                 let Some(url) = target else { continue };
-                let title = inner(&mut rest, "</a");
-                found.push(Raw { title: text_of(title), url, ..Raw::default() });
+                let title = text_until(&mut rest, "</a");
+                found.push(RawResult { title: strip_html(title), url, ..RawResult::default() });
             }
             ("td", Some("result-snippet")) if !advert => {
-                let snippet = inner(&mut rest, "</td");
+                let snippet = text_until(&mut rest, "</td");
                 if let Some(last) = found.last_mut().filter(|it| it.snippet.is_empty()) {
-                    last.snippet = text_of(snippet);
+                    last.snippet = strip_html(snippet);
                 }
             }
             ("span", Some("timestamp")) if !advert => {
-                let time = text_of(inner(&mut rest, "</span"));
+                let time = strip_html(text_until(&mut rest, "</span"));
                 if let Some(last) = found.last_mut().filter(|it| it.published.is_none()) {
                     last.published = Some(time.trim().to_owned());
                 }
@@ -66,11 +66,15 @@ pub(super) fn read(page: &[u8]) -> Result<Vec<Raw>, Misread> {
         }
     }
     let is_ours = page.contains("/lite/") || page.contains("DuckDuckGo") || page.contains("No results");
-    if found.is_empty() && !is_ours { Err(Misread("a page without results that is not its own")) } else { Ok(found) }
+    if found.is_empty() && !is_ours {
+        Err(MalformedResponse("a page without results that is not its own"))
+    } else {
+        Ok(found)
+    }
 }
 
 /// Where a link of the page leads. Theirs go through `/l/?uddg=`; what else stays with them is an advertisement.
-fn target(href: &str) -> Option<String> {
+fn result_link(href: &str) -> Option<String> {
     let whole = if href.starts_with("//") { format!("https:{href}") } else { href.to_owned() };
     let Ok(url) = Url::parse(&whole).or_else(|_| Url::parse("https://duckduckgo.com/")?.join(&whole)) else {
         return None;
@@ -86,12 +90,12 @@ fn target(href: &str) -> Option<String> {
 }
 
 /// A start tag.
-struct Tag<'a> {
+struct StartTag<'a> {
     name: &'a str,
     inside: &'a str,
 }
 
-impl Tag<'_> {
+impl StartTag<'_> {
     /// An attribute's value, with or without quotes.
     fn value(&self, name: &str) -> Option<String> {
         let mut rest = self.inside;
@@ -117,7 +121,7 @@ impl Tag<'_> {
 }
 
 /// The next start tag; `rest` goes on behind it.
-fn next_tag<'a>(rest: &mut &'a str) -> Option<Tag<'a>> {
+fn next_tag<'a>(rest: &mut &'a str) -> Option<StartTag<'a>> {
     loop {
         let open = rest.find('<')?;
         let after = &rest[open + 1..];
@@ -125,7 +129,7 @@ fn next_tag<'a>(rest: &mut &'a str) -> Option<Tag<'a>> {
         let end = tag_end(after)?;
         *rest = &after[end + 1..];
         if length > 0 {
-            return Some(Tag { name: &after[..length], inside: &after[length.min(end)..end] });
+            return Some(StartTag { name: &after[..length], inside: &after[length.min(end)..end] });
         }
     }
 }
@@ -145,7 +149,7 @@ fn tag_end(tag: &str) -> Option<usize> {
 }
 
 /// What stands before an end tag; `rest` goes on behind it.
-fn inner<'a>(rest: &mut &'a str, end: &str) -> &'a str {
+fn text_until<'a>(rest: &mut &'a str, end: &str) -> &'a str {
     let at = rest.find(end).unwrap_or(rest.len());
     let text = &rest[..at];
     *rest = &rest[at..];
@@ -164,7 +168,7 @@ mod tests {
             "https://plain.example/x",
             "/l/?uddg=https%3A%2F%2Fa.org%2F%3Fq%3D1%26r%3D2",
         ]
-        .map(target);
+        .map(result_link);
         let want =
             [Some("https://www.rust-lang.org/"), None, Some("https://plain.example/x"), Some("https://a.org/?q=1&r=2")];
         assert_eq!(seen, want.map(|it| it.map(str::to_owned)));
@@ -176,6 +180,6 @@ mod tests {
             assert!(read(page.as_bytes()).map_or(true, |it| it.is_empty()), "{page}");
         }
         let deep = "<b>".repeat(100_000);
-        assert_eq!(read(deep.as_bytes()), Err(Misread("a page without results that is not its own")));
+        assert_eq!(read(deep.as_bytes()), Err(MalformedResponse("a page without results that is not its own")));
     }
 }

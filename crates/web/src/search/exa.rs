@@ -9,16 +9,16 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{
-    Provider, Search, clean, fault,
-    provider::{Asked, Raw},
-    wire::{self, LARGEST, Misread},
+    SearchClient, SearchProvider, clean, fault,
+    provider::{RawResult, SearchRequest},
+    wire::{self, MAX_RESPONSE_BYTES, MalformedResponse},
 };
-use crate::client::{Request, Response};
+use crate::client::{HttpRequest, HttpResponse};
 
 /// How much of a page's text comes with each result.
-const TEXT: usize = 1_000;
+const SNIPPET_CHARS: usize = 1_000;
 
-pub(super) fn request(base: &Url, key: &str, asked: &Asked<'_>) -> Request {
+pub(super) fn request(base: &Url, key: &str, asked: &SearchRequest<'_>) -> HttpRequest {
     let mut body = Map::new();
     body.insert("query".into(), json!(asked.query.text));
     body.insert("numResults".into(), json!(asked.count));
@@ -34,7 +34,7 @@ pub(super) fn request(base: &Url, key: &str, asked: &Asked<'_>) -> Request {
     if let Some(since) = asked.query.freshness.and_then(|it| since(asked.now, it)) {
         body.insert("startPublishedDate".into(), json!(since));
     }
-    body.insert("contents".into(), json!({"text": {"maxCharacters": TEXT}}));
+    body.insert("contents".into(), json!({"text": {"maxCharacters": SNIPPET_CHARS}}));
     wire::post(base, "search", &Value::Object(body)).header("x-api-key", key)
 }
 
@@ -49,13 +49,13 @@ fn since(now: Timestamp, freshness: Freshness) -> Option<String> {
     Some(now.checked_sub(SignedDuration::from_hours(24 * days)).ok()?.to_string())
 }
 
-pub(super) fn read(answer: &Value) -> Result<Vec<Raw>, Misread> {
-    let results = answer["results"].as_array().ok_or(Misread("no list of results"))?;
+pub(super) fn read(answer: &Value) -> Result<Vec<RawResult>, MalformedResponse> {
+    let results = answer["results"].as_array().ok_or(MalformedResponse("no list of results"))?;
     Ok(results
         .iter()
-        .map(|it| Raw {
-            title: word(&it["title"]),
-            url: word(&it["url"]),
+        .map(|it| RawResult {
+            title: text_or_empty(&it["title"]),
+            url: text_or_empty(&it["url"]),
             snippet: [&it["text"], &it["summary"], &it["highlights"][0]]
                 .into_iter()
                 .find_map(|it| it.as_str().filter(|it| !it.trim().is_empty()))
@@ -68,7 +68,7 @@ pub(super) fn read(answer: &Value) -> Result<Vec<Raw>, Misread> {
 
 /// The text of a page, as Exa has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct PageContents {
     /// The page's title.
     pub title: Option<String>,
     /// Its address.
@@ -77,31 +77,33 @@ pub struct Contents {
     pub text: String,
 }
 
-impl Search {
+impl SearchClient {
     /// The text of a page from Exa's own store. `None`: the provider is another one, or it does not have the page.
-    pub async fn contents(&self, call: &Call, url: &str) -> Result<Option<Contents>> {
-        if self.provider != Provider::Exa {
+    pub async fn contents(&self, call: &Call, url: &str) -> Result<Option<PageContents>> {
+        if self.provider != SearchProvider::Exa {
             return Ok(None);
         }
         let body = json!({"urls": [url], "text": true});
         let request = wire::post(&self.base, "contents", &body).header("x-api-key", self.key.as_str());
-        let answer = wire::carry(&self.client, call, request, LARGEST).await?;
-        fault::check(self, &answer)?;
-        contents(&answer).map_err(|what| fault::misread(self, &what))
+        let answer = wire::send_bounded(&self.client, call, request, MAX_RESPONSE_BYTES).await?;
+        fault::check_response(self, &answer)?;
+        contents(&answer).map_err(|what| fault::malformed_error(self, &what))
     }
 }
 
-fn contents(answer: &Response) -> Result<Option<Contents>, Misread> {
+fn contents(answer: &HttpResponse) -> Result<Option<PageContents>, MalformedResponse> {
     let answer = wire::json(answer)?;
-    let results = answer["results"].as_array().ok_or(Misread("no list of results"))?;
-    Ok(results.first().filter(|it| it["text"].as_str().is_some_and(|it| !it.trim().is_empty())).map(|it| Contents {
-        title: it["title"].as_str().map(|it| clean::clean(it, 300)).filter(|it| !it.is_empty()),
-        url: word(&it["url"]),
-        text: word(&it["text"]),
+    let results = answer["results"].as_array().ok_or(MalformedResponse("no list of results"))?;
+    Ok(results.first().filter(|it| it["text"].as_str().is_some_and(|it| !it.trim().is_empty())).map(|it| {
+        PageContents {
+            title: it["title"].as_str().map(|it| clean::single_line(it, 300)).filter(|it| !it.is_empty()),
+            url: text_or_empty(&it["url"]),
+            text: text_or_empty(&it["text"]),
+        }
     }))
 }
 
 /// A text, or nothing.
-pub(super) fn word(value: &Value) -> String {
+pub(super) fn text_or_empty(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

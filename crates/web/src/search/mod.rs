@@ -1,7 +1,7 @@
 //! Searches: what is asked of a provider, and what its answer means.
 //!
 //! A provider is two functions: one makes the request, one reads the answer. All that is the same for all of them
-//! (who may be asked, what a refusal means, which results are kept) is in [`Search`].
+//! (who may be asked, what a refusal means, which results are kept) is in [`SearchClient`].
 
 mod brave;
 mod clean;
@@ -15,6 +15,6 @@ mod searxng;
 mod tavily;
 pub(crate) mod wire;
 
-pub use clean::clean;
-pub use exa::Contents;
-pub use provider::{Provider, Search, Settings};
+pub use clean::single_line;
+pub use exa::PageContents;
+pub use provider::{SearchClient, SearchConfig, SearchProvider};

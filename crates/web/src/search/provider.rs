@@ -8,19 +8,19 @@ use url::Url;
 
 use super::{
     brave,
-    clean::{self, Seen},
-    domains::Domains,
+    clean::{self, SeenUrls},
+    domains::DomainFilter,
     duckduckgo, exa, fault, google, searxng, tavily,
-    wire::{self, LARGEST, Misread},
+    wire::{self, MAX_RESPONSE_BYTES, MalformedResponse},
 };
 use crate::{
-    client::{Client, Proxy, Request, Response},
-    guard::Guard,
+    client::{GuardedClient, HttpRequest, HttpResponse, UpstreamProxy},
+    guard::AddressGuard,
 };
 
 /// Who searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
+pub enum SearchProvider {
     /// Exa. Needs a key.
     Exa,
     /// DuckDuckGo Lite. Needs none.
@@ -35,7 +35,7 @@ pub enum Provider {
     Tavily,
 }
 
-impl Provider {
+impl SearchProvider {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Exa, Self::DuckDuckGo, Self::SearXng, Self::Brave, Self::Google, Self::Tavily];
 
@@ -87,7 +87,7 @@ impl Provider {
     }
 
     /// The most results of one request.
-    const fn most(self) -> usize {
+    const fn max_results(self) -> usize {
         match self {
             Self::Google => 10,
             Self::Brave | Self::Tavily => 20,
@@ -98,7 +98,7 @@ impl Provider {
 
 /// What the operator said about searches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct SearchConfig {
     /// `auto` (Exa where its key is set, else DuckDuckGo) or a provider's name.
     pub provider: String,
     /// Where the provider is, instead of its usual address.
@@ -111,18 +111,18 @@ pub struct Settings {
 
 /// A provider that is ready to be asked.
 #[derive(Clone)]
-pub struct Search {
-    pub(super) provider: Provider,
+pub struct SearchClient {
+    pub(super) provider: SearchProvider,
     pub(super) base: Url,
     pub(super) key: String,
     engine: String,
-    pub(super) client: Client,
+    pub(super) client: GuardedClient,
 }
 
 /// What is asked of a provider: the words and limits that it knows itself.
-pub(super) struct Asked<'a> {
+pub(super) struct SearchRequest<'a> {
     pub(super) query: &'a WebQuery,
-    pub(super) domains: &'a Domains,
+    pub(super) domains: &'a DomainFilter,
     /// How many results to ask for. More than are wanted where some will be left out.
     pub(super) count: usize,
     pub(super) now: helve_contract::jiff::Timestamp,
@@ -130,22 +130,22 @@ pub(super) struct Asked<'a> {
 
 /// One result as the provider wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Raw {
+pub(super) struct RawResult {
     pub(super) title: String,
     pub(super) url: String,
     pub(super) snippet: String,
     pub(super) published: Option<String>,
 }
 
-impl Search {
+impl SearchClient {
     /// A provider by the settings. Keys come from the environment, through `variable`.
-    pub fn new(settings: &Settings, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    pub fn new(settings: &SearchConfig, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let held = |name: &str| variable(name).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
         let provider = match settings.provider.as_str() {
-            "" | "auto" if held(settings.key_env.as_deref().unwrap_or("EXA_API_KEY")).is_some() => Provider::Exa,
-            "" | "auto" => Provider::DuckDuckGo,
-            name => Provider::ALL.into_iter().find(|it| it.name() == name).ok_or_else(|| {
-                let names: Vec<_> = Provider::ALL.iter().map(|it| it.name()).collect();
+            "" | "auto" if held(settings.key_env.as_deref().unwrap_or("EXA_API_KEY")).is_some() => SearchProvider::Exa,
+            "" | "auto" => SearchProvider::DuckDuckGo,
+            name => SearchProvider::ALL.into_iter().find(|it| it.name() == name).ok_or_else(|| {
+                let names: Vec<_> = SearchProvider::ALL.iter().map(|it| it.name()).collect();
                 Error::failed(format!("no search provider `{name}`; there are auto, {}", names.join(", ")))
             })?,
         };
@@ -167,26 +167,26 @@ impl Search {
             }
         };
         let engine = settings.engine.clone().or_else(|| held("GOOGLE_CSE_ID")).unwrap_or_default();
-        if provider == Provider::Google && engine.is_empty() {
+        if provider == SearchProvider::Google && engine.is_empty() {
             return Err(Error::failed("Google needs the id of a search engine; set search.engine or GOOGLE_CSE_ID"));
         }
-        let base = wire::base(address)?;
+        let base = wire::parse_base_url(address)?;
         // What the operator wrote may be private; the usual addresses of the services may not.
         let client = match &settings.base_url {
             Some(address) => wire::client_for(&[address])?,
-            None => Client::new(Guard::new().for_service()),
+            None => GuardedClient::new(AddressGuard::new().for_service()),
         };
         Ok(Self { provider, base, key, engine, client })
     }
 
     /// Searches go by this proxy.
     #[must_use]
-    pub fn by_proxy(self, proxy: Proxy) -> Self {
-        Self { client: self.client.by_proxy(proxy), ..self }
+    pub fn with_proxy(self, proxy: UpstreamProxy) -> Self {
+        Self { client: self.client.with_proxy(proxy), ..self }
     }
 
     /// Who searches.
-    pub fn provider(&self) -> Provider {
+    pub fn provider(&self) -> SearchProvider {
         self.provider
     }
 
@@ -197,49 +197,49 @@ impl Search {
 
     /// Searches.
     pub async fn search(&self, call: &Call, query: &WebQuery) -> Result<WebResults> {
-        let (asked, domains) = checked(query)?;
+        let (asked, domains) = validate_query(query)?;
         // Some of the results may be of other domains, whatever the provider promises.
         let spare = if domains.is_empty() { asked.count } else { asked.count.saturating_mul(2) };
-        let count = spare.min(self.provider.most()).max(1);
-        let asked_of = Asked { query: &asked, domains: &domains, count, now: call.now() };
-        let answer = wire::carry(&self.client, call, self.request(&asked_of), LARGEST).await?;
-        fault::check(self, &answer)?;
-        let found = self.read(&answer).map_err(|what| fault::misread(self, &what))?;
+        let count = spare.min(self.provider.max_results()).max(1);
+        let asked_of = SearchRequest { query: &asked, domains: &domains, count, now: call.now() };
+        let answer = wire::send_bounded(&self.client, call, self.request(&asked_of), MAX_RESPONSE_BYTES).await?;
+        fault::check_response(self, &answer)?;
+        let found = self.read(&answer).map_err(|what| fault::malformed_error(self, &what))?;
         Ok(self.results(&asked, &domains, found))
     }
 
-    fn request(&self, asked: &Asked<'_>) -> Request {
+    fn request(&self, asked: &SearchRequest<'_>) -> HttpRequest {
         match self.provider {
-            Provider::Exa => exa::request(&self.base, &self.key, asked),
-            Provider::DuckDuckGo => duckduckgo::request(&self.base, asked),
-            Provider::SearXng => searxng::request(&self.base, asked),
-            Provider::Brave => brave::request(&self.base, &self.key, asked),
-            Provider::Google => google::request(&self.base, &self.key, &self.engine, asked),
-            Provider::Tavily => tavily::request(&self.base, &self.key, asked),
+            SearchProvider::Exa => exa::request(&self.base, &self.key, asked),
+            SearchProvider::DuckDuckGo => duckduckgo::request(&self.base, asked),
+            SearchProvider::SearXng => searxng::request(&self.base, asked),
+            SearchProvider::Brave => brave::request(&self.base, &self.key, asked),
+            SearchProvider::Google => google::request(&self.base, &self.key, &self.engine, asked),
+            SearchProvider::Tavily => tavily::request(&self.base, &self.key, asked),
         }
     }
 
-    fn read(&self, answer: &Response) -> Result<Vec<Raw>, Misread> {
+    fn read(&self, answer: &HttpResponse) -> Result<Vec<RawResult>, MalformedResponse> {
         match self.provider {
-            Provider::Exa => exa::read(&wire::json(answer)?),
-            Provider::DuckDuckGo => duckduckgo::read(&answer.body),
-            Provider::SearXng => searxng::read(&wire::json(answer)?),
-            Provider::Brave => brave::read(&wire::json(answer)?),
-            Provider::Google => google::read(&wire::json(answer)?),
-            Provider::Tavily => tavily::read(&wire::json(answer)?),
+            SearchProvider::Exa => exa::read(&wire::json(answer)?),
+            SearchProvider::DuckDuckGo => duckduckgo::read(&answer.body),
+            SearchProvider::SearXng => searxng::read(&wire::json(answer)?),
+            SearchProvider::Brave => brave::read(&wire::json(answer)?),
+            SearchProvider::Google => google::read(&wire::json(answer)?),
+            SearchProvider::Tavily => tavily::read(&wire::json(answer)?),
         }
     }
 
     /// The results that are wanted, cleaned, and what is to be said about them.
-    fn results(&self, query: &WebQuery, domains: &Domains, found: Vec<Raw>) -> WebResults {
-        let (mut seen, mut strange, mut elsewhere) = (Seen::default(), 0, 0);
+    fn results(&self, query: &WebQuery, domains: &DomainFilter, found: Vec<RawResult>) -> WebResults {
+        let (mut seen, mut strange, mut elsewhere) = (SeenUrls::default(), 0, 0);
         let mut results: Vec<WebResult> = Vec::new();
         for raw in found {
-            let Some(url) = clean::address(&raw.url) else {
+            let Some(url) = clean::result_url(&raw.url) else {
                 strange += 1;
                 continue;
             };
-            if !domains.want(&url) {
+            if !domains.accepts(&url) {
                 elsewhere += 1;
             } else if results.len() < query.count && seen.is_new(&url) {
                 results.push(clean::result(raw, &url));
@@ -247,47 +247,47 @@ impl Search {
         }
         let mut notes = Vec::new();
         if elsewhere > 0 {
-            notes.push(format!("{} left out: not from the wanted domains", counted(elsewhere)));
+            notes.push(format!("{} left out: not from the wanted domains", result_count(elsewhere)));
         }
         if strange > 0 {
-            notes.push(format!("{} left out: not an http or https address", counted(strange)));
+            notes.push(format!("{} left out: not an http or https address", result_count(strange)));
         }
         if let Some(note) = self.unknown_category(query) {
             notes.push(note);
         }
-        WebResults { provider: self.provider.name().to_owned(), base_url: told(&self.base), results, notes }
+        WebResults { provider: self.provider.name().to_owned(), base_url: display_base(&self.base), results, notes }
     }
 
     fn unknown_category(&self, query: &WebQuery) -> Option<String> {
         let category = query.category.as_deref()?;
         let known = match self.provider {
-            Provider::Exa | Provider::SearXng => true,
-            Provider::Tavily => tavily::TOPICS.contains(&category),
-            Provider::DuckDuckGo | Provider::Brave | Provider::Google => false,
+            SearchProvider::Exa | SearchProvider::SearXng => true,
+            SearchProvider::Tavily => tavily::TOPICS.contains(&category),
+            SearchProvider::DuckDuckGo | SearchProvider::Brave | SearchProvider::Google => false,
         };
         (!known).then(|| {
-            let category = clean::clean(category, 40);
+            let category = clean::single_line(category, 40);
             format!("{} has no category `{category}`; it was left out", self.provider.title())
         })
     }
 }
 
 /// The query as it is sent: words without control characters, a count that makes sense, domains understood.
-fn checked(query: &WebQuery) -> Result<(WebQuery, Domains)> {
-    let text = clean::clean(&query.text, LONGEST);
+fn validate_query(query: &WebQuery) -> Result<(WebQuery, DomainFilter)> {
+    let text = clean::single_line(&query.text, MAX_QUERY_CHARS);
     if text.is_empty() {
         return Err(Error::failed("the query is empty; say what to search for"));
     }
-    let domains = Domains::new(&query.only, &query.without)?;
+    let domains = DomainFilter::new(&query.include_domains, &query.exclude_domains)?;
     let category = query.category.as_ref().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
     Ok((WebQuery { text, count: query.count.clamp(1, 100), category, ..query.clone() }, domains))
 }
 
 /// The most characters of a query.
-const LONGEST: usize = 400;
+const MAX_QUERY_CHARS: usize = 400;
 
 /// The base address as it is shown: without a final slash, and without what may be secret in it.
-pub(super) fn told(base: &Url) -> String {
+pub(super) fn display_base(base: &Url) -> String {
     let mut shown = base.clone();
     _ = shown.set_username("");
     _ = shown.set_password(None);
@@ -296,6 +296,6 @@ pub(super) fn told(base: &Url) -> String {
     shown.as_str().trim_end_matches('/').to_owned()
 }
 
-fn counted(count: usize) -> String {
+fn result_count(count: usize) -> String {
     if count == 1 { "1 result was".to_owned() } else { format!("{count} results were") }
 }

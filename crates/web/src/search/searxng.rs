@@ -5,17 +5,17 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
-    exa::word,
-    provider::{Asked, Raw},
-    wire::{self, Misread},
+    exa::text_or_empty,
+    provider::{RawResult, SearchRequest},
+    wire::{self, MalformedResponse},
 };
-use crate::client::Request;
+use crate::client::HttpRequest;
 
-pub(super) fn request(base: &Url, asked: &Asked<'_>) -> Request {
-    let words = asked.domains.in_words(&asked.query.text);
+pub(super) fn request(base: &Url, asked: &SearchRequest<'_>) -> HttpRequest {
+    let words = asked.domains.to_query(&asked.query.text);
     let mut pairs = vec![("q", words.as_str()), ("format", "json")];
     if let Some(freshness) = asked.query.freshness {
-        pairs.push(("time_range", range(freshness)));
+        pairs.push(("time_range", time_range(freshness)));
     }
     if let Some(category) = &asked.query.category {
         pairs.push(("categories", category));
@@ -24,7 +24,7 @@ pub(super) fn request(base: &Url, asked: &Asked<'_>) -> Request {
 }
 
 /// The word for it that SearXNG and Tavily know.
-pub(super) fn range(freshness: Freshness) -> &'static str {
+pub(super) fn time_range(freshness: Freshness) -> &'static str {
     match freshness {
         Freshness::Day => "day",
         Freshness::Week => "week",
@@ -33,14 +33,14 @@ pub(super) fn range(freshness: Freshness) -> &'static str {
     }
 }
 
-pub(super) fn read(answer: &Value) -> Result<Vec<Raw>, Misread> {
-    let results = answer["results"].as_array().ok_or(Misread("no list of results"))?;
+pub(super) fn read(answer: &Value) -> Result<Vec<RawResult>, MalformedResponse> {
+    let results = answer["results"].as_array().ok_or(MalformedResponse("no list of results"))?;
     Ok(results
         .iter()
-        .map(|it| Raw {
-            title: word(&it["title"]),
-            url: word(&it["url"]),
-            snippet: word(&it["content"]),
+        .map(|it| RawResult {
+            title: text_or_empty(&it["title"]),
+            url: text_or_empty(&it["url"]),
+            snippet: text_or_empty(&it["content"]),
             published: it["publishedDate"].as_str().map(str::to_owned),
         })
         .collect())

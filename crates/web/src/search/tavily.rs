@@ -4,17 +4,17 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{
-    exa::word,
-    provider::{Asked, Raw},
-    searxng::range,
-    wire::{self, Misread},
+    exa::text_or_empty,
+    provider::{RawResult, SearchRequest},
+    searxng::time_range,
+    wire::{self, MalformedResponse},
 };
-use crate::client::Request;
+use crate::client::HttpRequest;
 
 /// What it calls a topic.
 pub(super) const TOPICS: [&str; 3] = ["general", "news", "finance"];
 
-pub(super) fn request(base: &Url, key: &str, asked: &Asked<'_>) -> Request {
+pub(super) fn request(base: &Url, key: &str, asked: &SearchRequest<'_>) -> HttpRequest {
     let mut body = Map::new();
     body.insert("query".into(), json!(asked.query.text));
     body.insert("max_results".into(), json!(asked.count));
@@ -25,7 +25,7 @@ pub(super) fn request(base: &Url, key: &str, asked: &Asked<'_>) -> Request {
         body.insert("exclude_domains".into(), json!(asked.domains.without));
     }
     if let Some(freshness) = asked.query.freshness {
-        body.insert("time_range".into(), json!(range(freshness)));
+        body.insert("time_range".into(), json!(time_range(freshness)));
     }
     if let Some(topic) = asked.query.category.as_deref().filter(|it| TOPICS.contains(it)) {
         body.insert("topic".into(), json!(topic));
@@ -33,14 +33,14 @@ pub(super) fn request(base: &Url, key: &str, asked: &Asked<'_>) -> Request {
     wire::post(base, "search", &Value::Object(body)).header("Authorization", format!("Bearer {key}"))
 }
 
-pub(super) fn read(answer: &Value) -> Result<Vec<Raw>, Misread> {
-    let results = answer["results"].as_array().ok_or(Misread("no list of results"))?;
+pub(super) fn read(answer: &Value) -> Result<Vec<RawResult>, MalformedResponse> {
+    let results = answer["results"].as_array().ok_or(MalformedResponse("no list of results"))?;
     Ok(results
         .iter()
-        .map(|it| Raw {
-            title: word(&it["title"]),
-            url: word(&it["url"]),
-            snippet: word(&it["content"]),
+        .map(|it| RawResult {
+            title: text_or_empty(&it["title"]),
+            url: text_or_empty(&it["url"]),
+            snippet: text_or_empty(&it["content"]),
             published: it["published_date"].as_str().map(str::to_owned),
         })
         .collect())

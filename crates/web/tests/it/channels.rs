@@ -5,9 +5,11 @@ use std::{fs, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helve_contract::{
     Media,
-    ports::{Address, Attachment, Channels, Outgoing},
+    ports::{Attachment, ChannelAddress, Channels, OutgoingFile},
 };
-use helve_web::channels::{Attachments, Format, Inbound, Outlets, Settings, Stdout, Taken, sign};
+use helve_web::channels::{
+    Attachments, ChannelRegistry, InboundMessage, InboundWebhook, Settings, StdoutUse, WebhookFormat, sign,
+};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
@@ -17,28 +19,28 @@ use crate::{
     loopback::{CERTIFICATE, Http, Mailer, Smtp},
 };
 
-fn outlets(channels: &Value) -> Outlets {
+fn outlets(channels: &Value) -> ChannelRegistry {
     let settings = Settings::read_all(channels).unwrap();
-    Outlets::open(&settings, Stdout::Taken, |name| Some(format!("value of {name}"))).unwrap()
+    ChannelRegistry::open(&settings, StdoutUse::Taken, |name| Some(format!("value of {name}"))).unwrap()
 }
 
-async fn send(outlets: &Outlets, to: &str, text: &str) -> String {
-    match outlets.send(&call(), &Address::parse(to).unwrap(), text).await {
+async fn send(outlets: &ChannelRegistry, to: &str, text: &str) -> String {
+    match outlets.send(&call(), &ChannelAddress::parse(to).unwrap(), text).await {
         Ok(()) => "sent".to_owned(),
         Err(error) => error.to_string(),
     }
 }
 
-fn picture() -> Outgoing {
+fn picture() -> OutgoingFile {
     let media = Media { mime: "image/png".into(), bytes: vec![137, 80, 78, 71] };
-    Outgoing { name: "out/a b.png".into(), kind: "photo".into(), media, caption: Some("See".into()) }
+    OutgoingFile { name: "out/a b.png".into(), kind: "photo".into(), media, caption: Some("See".into()) }
 }
 
 #[tokio::test]
 async fn a_log_is_lines_of_json() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("log.ndjson");
-    let outlets = outlets(&json!({"log": {"to": file, "allow": ["*"]}})).with_home("log:me").unwrap();
+    let outlets = outlets(&json!({"log": {"to": file, "allow": ["*"]}})).with_default_recipient("log:me").unwrap();
     assert_eq!(send(&outlets, "log:ann", "two\nlines").await, "sent");
     outlets.send_media(&call(), None, &picture()).await.unwrap();
     let lines: Vec<Value> =
@@ -77,7 +79,7 @@ async fn only_what_is_configured_is_written_to() {
         outlets.send_media(&call(), None, &picture()).await.unwrap_err().to_string().contains("no channel to the user")
     );
     let settings = Settings::read_all(&json!({"log": {"to": "stdout", "allow": ["*"]}})).unwrap();
-    assert_eq!(Outlets::open(&settings, Stdout::Taken, |_| None).unwrap().names(), [""; 0]);
+    assert_eq!(ChannelRegistry::open(&settings, StdoutUse::Taken, |_| None).unwrap().names(), [""; 0]);
 }
 
 #[tokio::test]
@@ -89,13 +91,13 @@ async fn a_channel_without_its_secret_leaves_the_others() {
         "mail": {"server": "mail.example.org", "password_env": "NO_SUCH", "user": "u", "from": "a@b.org", "allow": ["*"]},
         "odd": {"kind": "webhook", "url": "no address", "allow": ["*"]},
     });
-    let outlets = Outlets::open(&Settings::read_all(&settings).unwrap(), Stdout::Taken, |_| None).unwrap();
+    let outlets = ChannelRegistry::open(&Settings::read_all(&settings).unwrap(), StdoutUse::Taken, |_| None).unwrap();
     assert_eq!(outlets.names(), ["log"]);
     let mut left: Vec<_> = outlets.left_out().iter().map(|it| it.name.as_str()).collect();
     left.sort_unstable();
     assert_eq!(left, ["hook", "mail", "odd"]);
     // A home that is left out takes nothing away from the others.
-    let outlets = outlets.with_home("hook:team").unwrap();
+    let outlets = outlets.with_default_recipient("hook:team").unwrap();
     assert_eq!(send(&outlets, "log:me", "still here").await, "sent");
     assert_eq!(
         send(&outlets, "hook:team", "hi").await,
@@ -148,7 +150,7 @@ async fn signal_takes_words_in_pieces_and_files() {
     let good = r#"{"jsonrpc":"2.0","result":{"timestamp":1,"results":[{"recipientAddress":{"number":"+15551234567"},"type":"SUCCESS"}]},"id":"1-0"}"#;
     let server = Http::json(good).await;
     let channel = json!({"signal": {"url": server.base, "account": "+1999", "allow": ["+15551234567", "group:abc="]}});
-    let outlets = outlets(&channel).with_home("signal:group:abc=").unwrap();
+    let outlets = outlets(&channel).with_default_recipient("signal:group:abc=").unwrap();
     let long = format!("{}\n\n{}", "a".repeat(3_000), "b".repeat(3_000));
     assert_eq!(send(&outlets, "signal:+15551234567", &long).await, "sent");
     outlets.send_media(&call(), None, &picture()).await.unwrap();
@@ -167,7 +169,7 @@ async fn signal_takes_words_in_pieces_and_files() {
         ]
     );
     assert_eq!(server.asked()[0].json()["method"], "send");
-    let large = Outgoing { media: Media { mime: "image/png".into(), bytes: vec![0; (8 << 20) + 1] }, ..picture() };
+    let large = OutgoingFile { media: Media { mime: "image/png".into(), bytes: vec![0; (8 << 20) + 1] }, ..picture() };
     let error = outlets.send_media(&call(), None, &large).await.unwrap_err().to_string();
     assert_eq!(
         error,
@@ -241,7 +243,7 @@ async fn mail_is_never_sent_in_the_clear_by_mistake() {
         "nothing was sent: the mail server localhost said more than it should before TLS; nothing was sent in the clear"
     );
     let settings = json!({"mail": {"server": "mail.example.org", "tls": "none", "user": "u", "password_env": "P", "from": "a@b.org", "allow": ["*"]}});
-    let opened = Outlets::open(&Settings::read_all(&settings).unwrap(), Stdout::Free, |_| Some("p".into()));
+    let opened = ChannelRegistry::open(&Settings::read_all(&settings).unwrap(), StdoutUse::Free, |_| Some("p".into()));
     let why = opened.unwrap().left_out()[0].why.clone();
     assert_eq!(why, "a password is not sent in the clear; set tls to starttls or implicit");
 }
@@ -260,7 +262,7 @@ async fn mail_that_is_refused_says_why() {
 #[tokio::test]
 async fn attachments_belong_to_one_turn_of_one_session() {
     let attachments = Attachments::default();
-    let outlets = Arc::new(Outlets::default().with_attachments(attachments.clone()));
+    let outlets = Arc::new(ChannelRegistry::default().with_attachments(attachments.clone()));
     let file = Attachment::new("a.txt", b"x".to_vec());
     attachments.set("s", vec![file.clone()]);
     attachments.set("other", vec![]);
@@ -270,7 +272,13 @@ async fn attachments_belong_to_one_turn_of_one_session() {
     assert_eq!(outlets.attachment(&call(), 0).await.unwrap(), None);
 }
 
-async fn post(method: &str, path: &str, signature: Option<&str>, body: &str, room: bool) -> (u16, Option<Taken>) {
+async fn post(
+    method: &str,
+    path: &str,
+    signature: Option<&str>,
+    body: &str,
+    room: bool,
+) -> (u16, Option<InboundMessage>) {
     post_with(method, path, signature, &[], body, room).await
 }
 
@@ -281,10 +289,15 @@ async fn post_with(
     headers: &[(&str, &str)],
     body: &str,
     room: bool,
-) -> (u16, Option<Taken>) {
+) -> (u16, Option<InboundMessage>) {
     let hooks = [
-        Inbound { id: "build".into(), path: "/hooks/build".into(), format: Format::Text, secret: Some("s".into()) },
-        Inbound { id: "open".into(), path: "/hooks/open".into(), format: Format::Json, secret: None },
+        InboundWebhook {
+            id: "build".into(),
+            path: "/hooks/build".into(),
+            format: WebhookFormat::Text,
+            secret: Some("s".into()),
+        },
+        InboundWebhook { id: "open".into(), path: "/hooks/open".into(), format: WebhookFormat::Json, secret: None },
     ];
     let mut request = hyper::Request::builder().method(method).uri(path);
     if let Some(signature) = signature {
@@ -298,7 +311,7 @@ async fn post_with(
     }
     let request = request.body(Full::new(Bytes::from(body.to_owned())).boxed()).unwrap();
     let mut taken = None;
-    let answer = Inbound::answer(&hooks, request, |it| {
+    let answer = InboundWebhook::handle(&hooks, request, |it| {
         taken = Some(it);
         std::future::ready(if room { Ok(()) } else { Err("too many".to_owned()) })
     })
@@ -310,7 +323,7 @@ async fn post_with(
 async fn what_comes_in_becomes_a_message_if_its_signature_is_right() {
     let right = sign(b"s", b" done: 3 tests \n");
     let taken = |hook: &str, text: &str| {
-        Some(Taken { hook: hook.into(), text: text.into(), attachments: Vec::new(), delivery: None })
+        Some(InboundMessage { hook: hook.into(), text: text.into(), attachments: Vec::new(), delivery: None })
     };
     let seen = post("POST", "/hooks/build", Some(&right), " done: 3 tests \n", true).await;
     assert_eq!(seen, (202, taken("build", "[webhook:build] done: 3 tests")));

@@ -2,16 +2,16 @@
 
 use std::{future::Future, sync::Arc};
 
-use helve_contract::{Call, PathRules, Ports, Reading, Session, Workspace, ports::NoHost};
-use helve_web::Reader;
+use helve_contract::{Call, PathRules, PathStyle, Ports, Session, Workspace, ports::NoHost};
+use helve_web::DocumentReader;
 
-pub(crate) fn reader() -> Reader {
-    Reader::with_program(env!("CARGO_BIN_EXE_helve-parser-child"))
+pub(crate) fn reader() -> DocumentReader {
+    DocumentReader::with_program(env!("CARGO_BIN_EXE_helve-parser-child"))
 }
 
 pub(crate) fn call() -> Call {
     let ports = Ports::new(Arc::new(NoHost));
-    let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
+    let workspace = Workspace::new([], PathRules::default(), PathStyle::Relative);
     Call::new("1", Arc::new(Session::new("s", workspace, ports)))
 }
 

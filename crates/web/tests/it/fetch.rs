@@ -4,9 +4,9 @@ use std::sync::{Arc, atomic::Ordering};
 
 use helve_contract::{
     Error,
-    ports::{Fetch, Fetched, PagePart, PageStyle, Redirects, Web},
+    ports::{FetchRequest, FetchResponse, PageFormat, PageScope, RedirectPolicy, Web},
 };
-use helve_web::{Fetcher, Internet};
+use helve_web::{PageFetcher, WebAccess};
 use image::ImageFormat;
 
 use crate::{
@@ -16,14 +16,18 @@ use crate::{
     pictures::encoded,
 };
 
-fn web(port: u16) -> Internet {
-    Internet::new(Fetcher::new(client(&[port]), Arc::new(reader())))
+fn web(port: u16) -> WebAccess {
+    WebAccess::new(PageFetcher::new(client(&[port]), Arc::new(reader())))
 }
 
-fn get(head: &'static str, body: impl AsRef<[u8]>, style: PageStyle) -> Fetched {
+fn get(head: &'static str, body: impl AsRef<[u8]>, style: PageFormat) -> FetchResponse {
     let body = body.as_ref().to_vec();
     let (port, _) = serve(move |_| answer(head, &body));
-    let wanted = Fetch { style, part: PagePart::Whole, ..Fetch::of(format!("http://127.0.0.1:{port}/")) };
+    let wanted = FetchRequest {
+        format: style,
+        scope: PageScope::Whole,
+        ..FetchRequest::new(format!("http://127.0.0.1:{port}/"))
+    };
     wait(web(port).fetch(&call(), &wanted)).unwrap()
 }
 
@@ -35,7 +39,7 @@ const PAGE: &str = "<!doctype html><title>A &amp; B</title><base href='http://12
 
 #[test]
 fn a_page_becomes_markdown() {
-    let page = get("200 OK\r\nContent-Type: text/html", PAGE, PageStyle::Markdown);
+    let page = get("200 OK\r\nContent-Type: text/html", PAGE, PageFormat::Markdown);
     assert_eq!(page.title.as_deref(), Some("A & B"));
     assert_eq!(
         page.text,
@@ -47,7 +51,7 @@ fn a_page_becomes_markdown() {
 
 #[test]
 fn a_page_becomes_text() {
-    let page = get("200 OK\r\nContent-Type: text/html", PAGE, PageStyle::Text);
+    let page = get("200 OK\r\nContent-Type: text/html", PAGE, PageFormat::Text);
     assert_eq!(
         page.text,
         "# Top\n\nSome bold and thin words, `x = 1`, a link (http://127.0.0.1/docs/next).\nNew line\n\n\
@@ -64,26 +68,26 @@ fn the_article_comes_without_what_is_around_it() {
          <article><h2>Part</h2><p>{words}</p><p>{words}</p></article><footer>Imprint and cookies</footer></body></html>"
     );
     let (port, _) = serve(move |_| answer("200 OK\r\nContent-Type: text/html", &page));
-    let page = wait(web(port).fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/")))).unwrap();
-    assert!(page.article && page.text.contains("## Part") && page.text.contains("a sentence of the article"));
+    let page = wait(web(port).fetch(&call(), &FetchRequest::new(format!("http://127.0.0.1:{port}/")))).unwrap();
+    assert!(page.is_article_only && page.text.contains("## Part") && page.text.contains("a sentence of the article"));
     assert!(!page.text.contains("Imprint") && !page.text.contains("Home"), "{}", page.text);
 }
 
 #[test]
 fn data_and_text_come_as_they_are_in_every_charset() {
-    let json = get("200 OK\r\nContent-Type: application/json", "{\"a\": [1]}", PageStyle::Markdown);
+    let json = get("200 OK\r\nContent-Type: application/json", "{\"a\": [1]}", PageFormat::Markdown);
     assert_eq!((json.text.as_str(), json.mime.as_str()), ("{\"a\": [1]}", "application/json"));
-    let latin = get("200 OK\r\nContent-Type: text/plain; charset=latin1", b"caf\xe9", PageStyle::Markdown);
+    let latin = get("200 OK\r\nContent-Type: text/plain; charset=latin1", b"caf\xe9", PageFormat::Markdown);
     assert_eq!((latin.text.as_str(), latin.notes), ("café", vec!["read as windows-1252".to_owned()]));
-    let page = get("200 OK\r\nContent-Type: text/html", b"<meta charset=shift_jis><p>\x82\xa0", PageStyle::Markdown);
+    let page = get("200 OK\r\nContent-Type: text/html", b"<meta charset=shift_jis><p>\x82\xa0", PageFormat::Markdown);
     assert_eq!(page.text, "あ\n");
-    let source = get("200 OK\r\nContent-Type: text/html", "<p>x", PageStyle::Source);
+    let source = get("200 OK\r\nContent-Type: text/html", "<p>x", PageFormat::Source);
     assert_eq!(source.text, "<p>x");
 }
 
 #[test]
 fn what_has_no_text_is_described() {
-    let zip = get("200 OK\r\nContent-Type: application/octet-stream", b"PK\x03\x04\0\0", PageStyle::Markdown);
+    let zip = get("200 OK\r\nContent-Type: application/octet-stream", b"PK\x03\x04\0\0", PageFormat::Markdown);
     assert_eq!((zip.text.as_str(), zip.mime.as_str(), zip.bytes), ("", "application/zip", 6));
     assert_eq!(zip.notes, ["application/zip is not text; only what is known about it is given"]);
 }
@@ -94,25 +98,27 @@ fn a_pdf_comes_page_by_page() {
     for head in
         ["200 OK\r\nContent-Type: application/pdf", "200 OK\r\nContent-Type: application/octet-stream", "200 OK"]
     {
-        let page = get(head, &file, PageStyle::Markdown);
+        let page = get(head, &file, PageFormat::Markdown);
         assert_eq!(page.text, "--- page 1 of 2 ---\n\nOne.\n\n--- page 2 of 2 ---\n\nTwo.");
         assert_eq!(page.mime, "application/pdf");
     }
     let (port, _) = serve(|_| answer("200 OK\r\nContent-Type: application/pdf", "%PDF-1.7\nnothing"));
-    let said = wait(web(port).fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/")))).unwrap_err().to_string();
+    let said = wait(web(port).fetch(&call(), &FetchRequest::new(format!("http://127.0.0.1:{port}/"))))
+        .unwrap_err()
+        .to_string();
     assert!(said.contains("not a PDF file, or a damaged one"), "{said}");
 }
 
 #[test]
 fn a_picture_comes_as_one() {
     let file = encoded(8, 5, ImageFormat::Png);
-    let page = get("200 OK\r\nContent-Type: image/png", &file, PageStyle::Markdown);
+    let page = get("200 OK\r\nContent-Type: image/png", &file, PageFormat::Markdown);
     let media = page.media.unwrap();
     assert_eq!((media.mime.as_str(), media.bytes, page.text.as_str()), ("image/png", file, ""));
     assert_eq!(page.notes, ["a picture of 8 × 5 pixels"]);
     // What only says that it is a picture is none.
     let (port, _) = serve(|_| answer("200 OK\r\nContent-Type: image/png", b"\x89PNG\r\n\x1a\nno"));
-    let said = wait(web(port).fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/"))));
+    let said = wait(web(port).fetch(&call(), &FetchRequest::new(format!("http://127.0.0.1:{port}/"))));
     assert!(said.is_err(), "{said:?}");
 }
 
@@ -121,7 +127,7 @@ fn a_hundred_thousand_tags_deep_the_text_is_still_there() {
     for tag in ["div", "table", "b", "blockquote", "ul><li", "x-y", "svg", "a"] {
         let deep = format!("<title>Deep</title>{}text{}", format!("<{tag}>").repeat(100_000), "</div>".repeat(10));
         let (port, _) = serve(move |_| answer("200 OK\r\nContent-Type: text/html", &deep));
-        let wanted = Fetch { part: PagePart::Whole, ..Fetch::of(format!("http://127.0.0.1:{port}/")) };
+        let wanted = FetchRequest { scope: PageScope::Whole, ..FetchRequest::new(format!("http://127.0.0.1:{port}/")) };
         match wait(web(port).fetch(&call(), &wanted)) {
             Ok(page) => assert!(page.text.contains("text") || tag == "svg", "{tag}: {:?}", page.text),
             Err(error) => assert!(error.to_string().starts_with("the page could not be read"), "{tag}: {error}"),
@@ -140,14 +146,14 @@ fn odd_pages_end() {
         "\0".to_owned(),
     ] {
         let (port, _) = serve(move |_| answer("200 OK\r\nContent-Type: text/html", &page));
-        let _ = wait(web(port).fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/"))));
+        let _ = wait(web(port).fetch(&call(), &FetchRequest::new(format!("http://127.0.0.1:{port}/"))));
     }
 }
 
 #[test]
 fn what_nobody_sees_reaches_nobody() {
     let page = "<title>T\u{200b}x</title><p>vis\u{e0041}\u{e0042}ible\u{202e}</p><p style='font-size:0'>small</p>";
-    let page = get("200 OK\r\nContent-Type: text/html", page, PageStyle::Markdown);
+    let page = get("200 OK\r\nContent-Type: text/html", page, PageFormat::Markdown);
     assert_eq!((page.title.as_deref(), page.text.as_str()), (Some("Tx"), "visible\n"));
     assert_eq!(page.notes, ["3 invisible characters were taken out"]);
 }
@@ -155,11 +161,11 @@ fn what_nobody_sees_reaches_nobody() {
 #[test]
 fn the_second_time_comes_from_the_cache() {
     let (port, asked) = serve(|_| answer("200 OK\r\nContent-Type: text/plain", "hi"));
-    let (web, wanted) = (web(port), Fetch::of(format!("http://127.0.0.1:{port}/")));
+    let (web, wanted) = (web(port), FetchRequest::new(format!("http://127.0.0.1:{port}/")));
     let seen = [(); 2].map(|()| wait(web.fetch(&call(), &wanted)).unwrap().cached);
     assert_eq!((seen, asked.load(Ordering::SeqCst)), ([false, true], 1));
     let (port, asked) = serve(|_| answer("404 Not Found\r\nContent-Type: text/plain", "no"));
-    let (web, wanted) = (self::web(port), Fetch::of(format!("http://127.0.0.1:{port}/")));
+    let (web, wanted) = (self::web(port), FetchRequest::new(format!("http://127.0.0.1:{port}/")));
     let seen = [(); 2].map(|()| wait(web.fetch(&call(), &wanted)).unwrap().status);
     assert_eq!((seen, asked.load(Ordering::SeqCst)), ([404, 404], 2));
 }
@@ -174,28 +180,30 @@ fn redirects_are_taken_as_asked() {
         }
     });
     let url = format!("http://127.0.0.1:{port}/");
-    let get = |redirects| wait(web(port).fetch(&call(), &Fetch { redirects, ..Fetch::of(&url) })).unwrap();
-    for redirects in [Redirects::Follow, Redirects::SameHost] {
+    let get =
+        |redirects| wait(web(port).fetch(&call(), &FetchRequest { redirects, ..FetchRequest::new(&url) })).unwrap();
+    for redirects in [RedirectPolicy::Follow, RedirectPolicy::SameHost] {
         let page = get(redirects);
         assert_eq!((page.url, page.text), (format!("{url}end"), "end".to_owned()));
     }
-    let page = get(Redirects::Never);
-    assert_eq!((page.status, page.moved_to), (301, Some(format!("{url}end"))));
+    let page = get(RedirectPolicy::Never);
+    assert_eq!((page.status, page.redirect_to), (301, Some(format!("{url}end"))));
     let (port, _) = serve(|_| answer("302 Found\r\nLocation: http://other.example/", ""));
-    let wanted = Fetch { redirects: Redirects::SameHost, ..Fetch::of(format!("http://127.0.0.1:{port}/")) };
+    let wanted =
+        FetchRequest { redirects: RedirectPolicy::SameHost, ..FetchRequest::new(format!("http://127.0.0.1:{port}/")) };
     let page = wait(web(port).fetch(&call(), &wanted)).unwrap();
-    assert_eq!(page.moved_to.as_deref(), Some("http://other.example/"));
+    assert_eq!(page.redirect_to.as_deref(), Some("http://other.example/"));
 }
 
 #[test]
 fn what_the_guard_refuses_is_not_fetched() {
     let (port, asked) = serve(|_| answer("200 OK", "secret"));
-    let web = Internet::new(Fetcher::new(client(&[]), Arc::new(reader())));
-    let said = wait(web.fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/"))));
+    let web = WebAccess::new(PageFetcher::new(client(&[]), Arc::new(reader())));
+    let said = wait(web.fetch(&call(), &FetchRequest::new(format!("http://127.0.0.1:{port}/"))));
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
     let call = call();
     call.cancel.cancel();
-    let said = wait(self::web(port).fetch(&call, &Fetch::of(format!("http://127.0.0.1:{port}/"))));
+    let said = wait(self::web(port).fetch(&call, &FetchRequest::new(format!("http://127.0.0.1:{port}/"))));
     assert!(matches!(said, Err(Error::Cancelled)), "{said:?}");
     assert_eq!(asked.load(Ordering::SeqCst), 0);
 }

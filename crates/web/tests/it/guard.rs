@@ -13,10 +13,10 @@ use std::{
 
 use async_trait::async_trait;
 use flate2::{Compression, write::GzEncoder};
-use helve_contract::{Error, Result, ports::Redirects};
+use helve_contract::{Error, Result, ports::RedirectPolicy};
 use helve_web::{
-    client::{Client, Limits, Proxy, Request, Response},
-    guard::{Guard, Resolve},
+    client::{GuardedClient, HttpLimits, HttpRequest, HttpResponse, UpstreamProxy},
+    guard::{AddressGuard, Resolver},
 };
 
 use crate::desk::wait;
@@ -63,15 +63,15 @@ fn moved(to: &str) -> Vec<u8> {
     answer(&format!("302 Found\r\nLocation: {to}"), "")
 }
 
-pub(crate) fn client(ports: &[u16]) -> Client {
-    Client::new(Guard::new().allowing(ports.iter().map(|it| format!("127.0.0.1:{it}"))).unwrap())
+pub(crate) fn client(ports: &[u16]) -> GuardedClient {
+    GuardedClient::new(AddressGuard::new().with_allowlist(ports.iter().map(|it| format!("127.0.0.1:{it}"))).unwrap())
 }
 
-fn send(client: &Client, request: Request) -> Result<Response> {
+fn send(client: &GuardedClient, request: HttpRequest) -> Result<HttpResponse> {
     wait(client.send(request))
 }
 
-fn said(answer: Result<Response>) -> String {
+fn said(answer: Result<HttpResponse>) -> String {
     answer.map_or_else(|error| error.to_string(), |it| format!("{} {}", it.status, it.text()))
 }
 
@@ -79,7 +79,7 @@ fn said(answer: Result<Response>) -> String {
 struct Turning(Vec<&'static str>, AtomicUsize);
 
 #[async_trait]
-impl Resolve for Turning {
+impl Resolver for Turning {
     async fn resolve(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let at = self.1.fetch_add(1, Ordering::SeqCst).min(self.0.len() - 1);
         Ok(vec![SocketAddr::new(self.0[at].parse().unwrap(), port)])
@@ -101,7 +101,7 @@ fn a_redirect_inwards_is_refused_before_anybody_is_dialled() {
         "http://169.254.169.254/latest/meta-data/".to_owned(),
     ] {
         let (front, _) = serve(move |_| moved(&to));
-        let error = send(&client(&[front]), Request::get(format!("http://127.0.0.1:{front}/"))).unwrap_err();
+        let error = send(&client(&[front]), HttpRequest::get(format!("http://127.0.0.1:{front}/"))).unwrap_err();
         assert!(matches!(error, Error::Denied(_)), "{error}");
     }
     assert_eq!(asked.load(Ordering::SeqCst), 0);
@@ -111,12 +111,12 @@ fn a_redirect_inwards_is_refused_before_anybody_is_dialled() {
 fn a_name_is_looked_up_once_and_only_that_answer_is_dialled() {
     let (port, asked) = serve(|_| answer("200 OK", "hello"));
     let names = Arc::new(Turning(vec!["127.0.0.1", "127.0.0.9"], AtomicUsize::new(0)));
-    let guard = Guard::new().allowing([format!("127.0.0.1:{port}")]).unwrap().with_resolver(names.clone());
-    let client = Client::new(guard);
+    let guard = AddressGuard::new().with_allowlist([format!("127.0.0.1:{port}")]).unwrap().with_resolver(names.clone());
+    let client = GuardedClient::new(guard);
     let url = format!("http://turning.example:{port}/");
-    assert_eq!(said(send(&client, Request::get(&url))), "200 hello");
+    assert_eq!(said(send(&client, HttpRequest::get(&url))), "200 hello");
     assert_eq!(names.1.load(Ordering::SeqCst), 1);
-    let second = said(send(&client, Request::get(&url)));
+    let second = said(send(&client, HttpRequest::get(&url)));
     assert_eq!(
         second,
         format!(
@@ -131,10 +131,10 @@ fn a_name_is_looked_up_once_and_only_that_answer_is_dialled() {
 fn a_way_of_redirects_ends() {
     let (port, asked) = serve(|_| moved("/again"));
     let url = format!("http://127.0.0.1:{port}/");
-    let text = said(send(&client(&[port]), Request::get(&url)));
+    let text = said(send(&client(&[port]), HttpRequest::get(&url)));
     assert_eq!(text, format!("{url}again redirects more than 10 times"));
     assert_eq!(asked.load(Ordering::SeqCst), 11);
-    let answer = send(&client(&[port]), Request::get(&url).redirects(Redirects::Never)).unwrap();
+    let answer = send(&client(&[port]), HttpRequest::get(&url).redirects(RedirectPolicy::Never)).unwrap();
     assert_eq!((answer.status, answer.moved_to), (302, Some(format!("{url}again"))));
 }
 
@@ -150,14 +150,14 @@ fn what_is_private_to_one_origin_stays_there() {
         }
     });
     let client = client(&[first, second]);
-    let request = Request::get(format!("http://127.0.0.1:{first}/login"))
+    let request = HttpRequest::get(format!("http://127.0.0.1:{first}/login"))
         .header("Authorization", "Bearer secret")
         .header("X-Api-Key", "secret")
         .header("Accept", "text/plain");
     let seen = send(&client, request).unwrap().text().to_lowercase();
     assert!(!seen.contains("secret") && !seen.contains("cookie") && !seen.contains("referer"), "{seen}");
     assert!(seen.contains("accept: text/plain") && seen.contains("user-agent: helve/"), "{seen}");
-    let again = send(&client, Request::get(format!("http://127.0.0.1:{first}/"))).unwrap().text().to_lowercase();
+    let again = send(&client, HttpRequest::get(format!("http://127.0.0.1:{first}/"))).unwrap().text().to_lowercase();
     assert!(!again.contains("cookie"), "{again}");
 }
 
@@ -167,25 +167,25 @@ fn a_bomb_is_unpacked_up_to_the_limit_and_no_further() {
     packer.write_all(&vec![b'a'; 64 << 20]).unwrap();
     let bomb = packer.finish().unwrap();
     let (port, _) = serve(move |_| answer("200 OK\r\nContent-Encoding: gzip", &bomb));
-    let answer = send(&client(&[port]), Request::get(format!("http://127.0.0.1:{port}/"))).unwrap();
-    assert_eq!((answer.body.len(), answer.cut), (5 << 20, true));
+    let answer = send(&client(&[port]), HttpRequest::get(format!("http://127.0.0.1:{port}/"))).unwrap();
+    assert_eq!((answer.body.len(), answer.truncated), (5 << 20, true));
     let (twice, _) = serve(|_| self::answer("200 OK\r\nContent-Encoding: gzip, gzip", "x"));
     assert_eq!(
-        said(send(&client(&[twice]), Request::get(format!("http://127.0.0.1:{twice}/")))),
+        said(send(&client(&[twice]), HttpRequest::get(format!("http://127.0.0.1:{twice}/")))),
         "the answer is packed 2 times over, and only one layer is opened"
     );
 }
 
 #[test]
 fn slow_endless_and_overlong_answers_end() {
-    let limits = Limits {
-        first_byte: Duration::from_millis(300),
-        pause: Duration::from_millis(300),
-        total: Duration::from_secs(5),
-        ..Limits::default()
+    let limits = HttpLimits {
+        first_byte_timeout: Duration::from_millis(300),
+        idle_timeout: Duration::from_millis(300),
+        total_timeout: Duration::from_secs(5),
+        ..HttpLimits::default()
     };
     let get =
-        |port: u16| said(send(&client(&[port]), Request::get(format!("http://127.0.0.1:{port}/")).limits(limits)));
+        |port: u16| said(send(&client(&[port]), HttpRequest::get(format!("http://127.0.0.1:{port}/")).limits(limits)));
     let (silent, _) = serve_by(|_, stream| {
         let _ = stream.read(&mut [0]);
     });
@@ -212,13 +212,14 @@ fn the_proxy_is_used_and_the_guard_speaks_first() {
     let (proxy, asked) = serve(|asked| answer("200 OK", asked.lines().next().unwrap_or_default()));
     let address = format!("http://user:p%40ss@127.0.0.1:{proxy}");
     let names = Arc::new(Turning(vec!["93.184.216.34"], AtomicUsize::new(0)));
-    let client = Client::new(Guard::new().with_resolver(names)).by_proxy(Proxy::parse(&address).unwrap());
+    let client = GuardedClient::new(AddressGuard::new().with_resolver(names))
+        .with_proxy(UpstreamProxy::parse(&address).unwrap());
     assert_eq!(
-        said(send(&client, Request::get("http://page.example/x?y"))),
+        said(send(&client, HttpRequest::get("http://page.example/x?y"))),
         "200 GET http://page.example/x?y HTTP/1.1"
     );
     for inside in ["http://127.0.0.1/", "http://localhost/", "http://metadata.google.internal/", "http://[::1]/"] {
-        assert!(matches!(send(&client, Request::get(inside)), Err(Error::Denied(_))), "{inside}");
+        assert!(matches!(send(&client, HttpRequest::get(inside)), Err(Error::Denied(_))), "{inside}");
     }
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use helve_web::{
-    client::{Client, Proxy, Request},
-    guard::Guard,
+    client::{GuardedClient, HttpRequest, UpstreamProxy},
+    guard::AddressGuard,
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional},
@@ -58,13 +58,16 @@ async fn tunnels(heard: Arc<Mutex<Vec<String>>>) -> u16 {
     port
 }
 
-async fn get(client: &Client, url: &str) -> String {
-    client.send(Request::get(url)).await.map_or_else(|it| it.to_string(), |it| format!("{} {}", it.status, it.text()))
+async fn get(client: &GuardedClient, url: &str) -> String {
+    client
+        .send(HttpRequest::get(url))
+        .await
+        .map_or_else(|it| it.to_string(), |it| format!("{} {}", it.status, it.text()))
 }
 
-fn client(port: u16) -> Client {
+fn client(port: u16) -> GuardedClient {
     let entries = [format!("localhost:{port}"), format!("127.0.0.1:{port}")];
-    Client::new(Guard::new().allowing(entries).unwrap())
+    GuardedClient::new(AddressGuard::new().with_allowlist(entries).unwrap())
 }
 
 #[tokio::test]
@@ -105,7 +108,7 @@ async fn with_our_authority() {
     assert_eq!(get(&client(port), &url).await, "200 hello");
 
     let proxy = tunnels(heard.clone()).await;
-    let by_proxy = client(port).by_proxy(Proxy::parse(&format!("http://u:p@127.0.0.1:{proxy}")).unwrap());
+    let by_proxy = client(port).with_proxy(UpstreamProxy::parse(&format!("http://u:p@127.0.0.1:{proxy}")).unwrap());
     assert_eq!(get(&by_proxy, &url).await, "200 hello");
     let said = get(&by_proxy, "https://127.0.0.1:1/").await;
     assert!(said.contains("was not reached"), "{said}");

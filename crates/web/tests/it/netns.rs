@@ -10,8 +10,8 @@ use std::{
     thread,
 };
 
-use helve_contract::ports::{Fetch, Web};
-use helve_web::{Fetcher, Internet, client::Client, guard::Guard};
+use helve_contract::ports::{FetchRequest, Web};
+use helve_web::{PageFetcher, WebAccess, client::GuardedClient, guard::AddressGuard};
 
 use crate::desk::{call, reader, wait};
 
@@ -155,9 +155,9 @@ fn inside() {
         answer_on(port, fell.clone());
     }
     thread::spawn(name_server(UdpSocket::bind("127.0.0.53:53").unwrap()));
-    let web = Internet::new(Fetcher::new(Client::new(Guard::new()), Arc::new(reader())));
+    let web = WebAccess::new(PageFetcher::new(GuardedClient::new(AddressGuard::new()), Arc::new(reader())));
     let get = |url: &str| {
-        wait(web.fetch(&call(), &Fetch::of(url))).map_or_else(|it| format!("refused: {it}"), |page| page.text)
+        wait(web.fetch(&call(), &FetchRequest::new(url))).map_or_else(|it| format!("refused: {it}"), |page| page.text)
     };
 
     for url in [

@@ -154,7 +154,7 @@ fn stops_when_the_caller_gives_up() {
 
 #[test]
 fn says_so_when_the_child_dies() {
-    let reader = helve_web::Reader::with_program("/bin/false");
+    let reader = helve_web::DocumentReader::with_program("/bin/false");
     let said = wait(reader.pdf(&call(), b"%PDF".to_vec(), None)).unwrap_err().to_string();
     assert_eq!(said, "the PDF could not be read: the parser gave up on it");
 }

@@ -2,13 +2,13 @@
 
 use std::io::Cursor;
 
-use helve_contract::ports::{Documents, Picture};
+use helve_contract::ports::{Documents, Image};
 use image::{Delay, DynamicImage, Frame, ImageFormat, RgbImage, RgbaImage, codecs::gif::GifEncoder};
 
 use crate::desk::{call, reader, wait};
 
-fn look(bytes: &[u8]) -> Result<Picture, String> {
-    wait(reader().picture(&call(), bytes.to_vec())).map_err(|error| error.to_string())
+fn look(bytes: &[u8]) -> Result<Image, String> {
+    wait(reader().image(&call(), bytes.to_vec())).map_err(|error| error.to_string())
 }
 
 pub(crate) fn encoded(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
@@ -27,7 +27,7 @@ fn small_ones_pass_as_they_are() {
     ] {
         let file = encoded(8, 5, format);
         let seen = look(&file).unwrap();
-        assert_eq!((seen.media.mime.as_str(), seen.original, seen.shown), (mime, (8, 5), (8, 5)));
+        assert_eq!((seen.media.mime.as_str(), seen.original_size, seen.size), (mime, (8, 5), (8, 5)));
         assert_eq!(seen.media.bytes, file);
     }
 }
@@ -36,7 +36,7 @@ fn small_ones_pass_as_they_are() {
 fn long_ones_are_made_smaller() {
     for format in [ImageFormat::Png, ImageFormat::Jpeg] {
         let seen = look(&encoded(3136, 16, format)).unwrap();
-        assert_eq!((seen.original, seen.shown), ((3136, 16), (1568, 8)));
+        assert_eq!((seen.original_size, seen.size), ((3136, 16), (1568, 8)));
         assert_eq!(seen.media.mime, format.to_mime_type());
         let made = image::load_from_memory_with_format(&seen.media.bytes, format).unwrap();
         assert_eq!((made.width(), made.height()), (1568, 8));
@@ -49,7 +49,7 @@ fn moving_ones_stand_still() {
     let frames = [1, 2].map(|at| Frame::from_parts(RgbaImage::new(4, 4), at, 0, Delay::from_numer_denom_ms(50, 1)));
     GifEncoder::new(&mut file).encode_frames(frames.map(|it| Frame::new(it.into_buffer()))).unwrap();
     let seen = look(&file).unwrap();
-    assert_eq!((seen.media.mime.as_str(), seen.original, seen.shown), ("image/png", (4, 4), (4, 4)));
+    assert_eq!((seen.media.mime.as_str(), seen.original_size, seen.size), ("image/png", (4, 4), (4, 4)));
 }
 
 #[test]

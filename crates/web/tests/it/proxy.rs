@@ -4,8 +4,8 @@ use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
 use helve_contract::async_trait;
 use helve_web::{
-    guard::{Guard, Resolve},
-    proxy::{Gateway, Hosts, Listening, listen},
+    guard::{AddressGuard, Resolver},
+    proxy::{HostAllowlist, ProxyGateway, ProxyListener, listen},
 };
 use rustls::{
     ClientConfig, RootCertStore,
@@ -23,19 +23,21 @@ use crate::loopback::{CERTIFICATE, Http, Mailer, Smtp};
 struct Here;
 
 #[async_trait]
-impl Resolve for Here {
+impl Resolver for Here {
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if host == "nowhere.example" { Ok(Vec::new()) } else { Ok(vec![([127, 0, 0, 1], port).into()]) }
     }
 }
 
-fn proxy(folder: &Path, hosts: &[String]) -> Listening {
-    let gateway = Gateway::new(Hosts::new(hosts).unwrap(), Guard::new().with_resolver(Arc::new(Here))).unwrap();
+fn proxy(folder: &Path, hosts: &[String]) -> ProxyListener {
+    let gateway =
+        ProxyGateway::new(HostAllowlist::new(hosts).unwrap(), AddressGuard::new().with_resolver(Arc::new(Here)))
+            .unwrap();
     listen(gateway, &folder.join("proxy.sock")).unwrap()
 }
 
 /// Says something to the proxy and hears all that it says.
-async fn say(proxy: &Listening, text: &str) -> String {
+async fn say(proxy: &ProxyListener, text: &str) -> String {
     let mut stream = UnixStream::connect(proxy.socket()).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -109,7 +111,7 @@ async fn tricks_are_refused() {
     assert!(server.asked().is_empty());
 }
 
-async fn tunnel(proxy: &Listening, place: &str) -> BufReader<UnixStream> {
+async fn tunnel(proxy: &ProxyListener, place: &str) -> BufReader<UnixStream> {
     let mut stream = BufReader::new(UnixStream::connect(proxy.socket()).await.unwrap());
     stream.write_all(format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n").as_bytes()).await.unwrap();
     let mut line = String::new();
@@ -123,7 +125,7 @@ async fn tunnel(proxy: &Listening, place: &str) -> BufReader<UnixStream> {
 }
 
 /// The first line that a TLS server behind the tunnel says, or nothing.
-async fn hears(proxy: &Listening, place: &str, name: &str) -> String {
+async fn hears(proxy: &ProxyListener, place: &str, name: &str) -> String {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(CERTIFICATE).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -168,5 +170,5 @@ async fn the_socket_goes_with_the_proxy() {
     assert!(answer.contains("They may reach: none."), "{answer}");
     drop(proxy);
     assert!(!socket.exists());
-    assert!(Hosts::new(["*"]).is_err());
+    assert!(HostAllowlist::new(["*"]).is_err());
 }

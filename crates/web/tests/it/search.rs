@@ -4,7 +4,7 @@ use helve_contract::{
     Error,
     ports::{Freshness, WebQuery, WebResults},
 };
-use helve_web::search::{Search, Settings};
+use helve_web::search::{SearchClient, SearchConfig};
 use serde_json::{Value, json};
 
 use crate::{
@@ -12,14 +12,14 @@ use crate::{
     loopback::{Canned, Http},
 };
 
-fn search(provider: &str, base: &str) -> Search {
-    let settings = Settings {
+fn search(provider: &str, base: &str) -> SearchClient {
+    let settings = SearchConfig {
         provider: provider.to_owned(),
         base_url: Some(base.to_owned()),
         engine: Some("engine-1".to_owned()),
-        ..Settings::default()
+        ..SearchConfig::default()
     };
-    Search::new(&settings, |name| name.ends_with("_API_KEY").then(|| format!("key of {name}"))).unwrap()
+    SearchClient::new(&settings, |name| name.ends_with("_API_KEY").then(|| format!("key of {name}"))).unwrap()
 }
 
 fn query(text: &str) -> WebQuery {
@@ -78,7 +78,11 @@ async fn duckduckgo_needs_no_key() {
 #[tokio::test]
 async fn domains_are_words_of_the_query_and_are_looked_at_again() {
     let server = Http::saying(vec![(200, "", LITE.to_owned())]).await;
-    let asked = WebQuery { only: vec!["tokio.rs".into()], without: vec!["docs.tokio.rs".into()], ..query("x") };
+    let asked = WebQuery {
+        include_domains: vec!["tokio.rs".into()],
+        exclude_domains: vec!["docs.tokio.rs".into()],
+        ..query("x")
+    };
     let found = search("duckduckgo", &server.base).search(&call(), &asked).await.unwrap();
     assert_eq!(server.asked()[0].line, "GET /lite/?q=x+site%3Atokio.rs+-site%3Adocs.tokio.rs HTTP/1.1");
     assert_eq!(
@@ -105,7 +109,7 @@ async fn exa_is_asked_in_its_own_words() {
     });
     let server = Http::json(&answer.to_string()).await;
     let asked = WebQuery {
-        only: vec!["example.org".into()],
+        include_domains: vec!["example.org".into()],
         category: Some("research paper".into()),
         freshness: Some(Freshness::Day),
         count: 3,
@@ -150,7 +154,7 @@ async fn exa_gives_the_text_of_a_page() {
 #[tokio::test]
 async fn searxng_brave_google_and_tavily_are_asked_in_theirs() {
     let asked = WebQuery {
-        without: vec!["bad.net".into()],
+        exclude_domains: vec!["bad.net".into()],
         category: Some("news".into()),
         freshness: Some(Freshness::Month),
         count: 2,
@@ -304,8 +308,9 @@ async fn nothing_found_is_an_answer() {
 #[test]
 fn settings_are_checked_before_the_first_search() {
     let told = |provider: &str, base: Option<&str>| {
-        let settings = Settings { provider: provider.into(), base_url: base.map(Into::into), ..Settings::default() };
-        Search::new(&settings, |_| None).map(|it| it.provider().name()).map_err(|error: Error| error.to_string())
+        let settings =
+            SearchConfig { provider: provider.into(), base_url: base.map(Into::into), ..SearchConfig::default() };
+        SearchClient::new(&settings, |_| None).map(|it| it.provider().name()).map_err(|error: Error| error.to_string())
     };
     let needs = |text: &str| Err(text.to_owned());
     assert_eq!(told("auto", None), Ok("duckduckgo"));
@@ -326,6 +331,7 @@ fn settings_are_checked_before_the_first_search() {
         told("searxng", Some("file:///etc")),
         needs("`file:///etc` is not the address of a service: it must begin with http:// or https://")
     );
-    let with_key = Search::new(&Settings::default(), |name| (name == "EXA_API_KEY").then(|| "k".to_owned())).unwrap();
+    let with_key =
+        SearchClient::new(&SearchConfig::default(), |name| (name == "EXA_API_KEY").then(|| "k".to_owned())).unwrap();
     assert_eq!(with_key.provider().name(), "exa");
 }

@@ -21,13 +21,13 @@ const SCHEDULES: u64 = 10;
 struct Pen(PathBuf);
 
 #[async_trait]
-impl Fire for Pen {
-    async fn fire(&self, schedule: &Schedule, run: &ScheduleRun, _: CancellationToken) -> Fired {
+impl ScheduleRunner for Pen {
+    async fn run(&self, schedule: &Schedule, run: &ScheduleRun, _: CancellationToken) -> RunOutcome {
         let line = format!("{} {} {}\n", schedule.id, run.due.as_second(), run.attempt);
         let mut log = OpenOptions::new().append(true).create(true).open(&self.0).unwrap();
         log.write_all(line.as_bytes()).unwrap();
         tokio::time::sleep(Duration::from_millis(run.due.as_second().unsigned_abs() / 60 % 4)).await;
-        Fired::done(line)
+        RunOutcome::success(line)
     }
 }
 
@@ -36,15 +36,15 @@ impl Fire for Pen {
 async fn driver() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let folder = PathBuf::from(folder);
-    let store = Arc::new(Sqlite::open(folder.join("helve.db")).unwrap());
-    let settings = Settings {
+    let store = Arc::new(SqliteStore::open(folder.join("helve.db")).unwrap());
+    let settings = SchedulerConfig {
         poll: Duration::from_millis(5),
         max_concurrent: 4,
         lease: Duration::from_millis(400),
-        window: Duration::from_secs(u32::MAX.into()),
+        catch_up_window: Duration::from_secs(u32::MAX.into()),
         max_attempts: u32::MAX,
-        keep: usize::MAX,
-        ..Settings::default()
+        keep_runs: usize::MAX,
+        ..SchedulerConfig::default()
     };
     let log = folder.join(format!("log-{}", std::process::id()));
     let driver = Scheduler::new(store.clone(), Arc::new(Pen(log)), settings).unwrap();
@@ -52,18 +52,18 @@ async fn driver() {
     let watch = async {
         loop {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            if store.due(1).await.unwrap().is_empty() && nothing_runs(&store).await {
+            if store.due_schedules(1).await.unwrap().is_empty() && nothing_runs(&store).await {
                 return cancel.cancel();
             }
         }
     };
-    tokio::join!(driver.drive(cancel.clone()), watch);
+    tokio::join!(driver.run_loop(cancel.clone()), watch);
 }
 
-async fn nothing_runs(store: &Sqlite) -> bool {
+async fn nothing_runs(store: &SqliteStore) -> bool {
     for n in 0..SCHEDULES {
         let runs = store.runs(&format!("s{n}"), 1).await.unwrap();
-        if runs.iter().any(|it| it.status == RunStatus::Running) {
+        if runs.iter().any(|it| it.status == ScheduleRunStatus::Running) {
             return false;
         }
     }
@@ -101,7 +101,7 @@ impl Drop for Driver {
 async fn none_is_missing_and_none_runs_twice_unlabelled() {
     let occurrences = number("HELVE_OCCURRENCES", 120);
     let kills = number("HELVE_KILLS", occurrences / 8);
-    let stage = Stage::new();
+    let stage = SchedulerFixture::new();
     let each = occurrences.div_ceil(SCHEDULES);
     let now = Timestamp::now().as_second() / 60 * 60;
     // The last one is due now, and the next one only tomorrow.
@@ -109,7 +109,7 @@ async fn none_is_missing_and_none_runs_twice_unlabelled() {
     for n in 0..SCHEDULES {
         stage
             .add(&format!("s{n}"), |it| {
-                it.missed = Missed::All;
+                it.missed = MissedRunPolicy::All;
                 it.next = Some(Timestamp::from_second(first).unwrap());
                 it.cadence = Cadence::Cron { expression: "* * * * *".into(), timezone: "UTC".into() };
             })
@@ -138,7 +138,7 @@ async fn none_is_missing_and_none_runs_twice_unlabelled() {
     check(&stage, each, first).await;
 }
 
-async fn check(stage: &Stage, each: u64, first: i64) {
+async fn check(stage: &SchedulerFixture, each: u64, first: i64) {
     let mut begun: BTreeMap<(String, i64), HashSet<u32>> = BTreeMap::new();
     for entry in fs::read_dir(stage.folder.path()).unwrap() {
         let path = entry.unwrap().path();
@@ -161,7 +161,7 @@ async fn check(stage: &Stage, each: u64, first: i64) {
         for minute in 0..each as i64 {
             let due = first + minute * 60;
             let run = ends.get(&due).unwrap_or_else(|| panic!("{id} {due} is missing"));
-            assert_eq!(run.status, RunStatus::Success, "{run:?}");
+            assert_eq!(run.status, ScheduleRunStatus::Success, "{run:?}");
             let labels = &begun[&(id.clone(), due)];
             assert!(labels.contains(&run.attempt), "{run:?} {labels:?}");
             retries += labels.len() - 1;

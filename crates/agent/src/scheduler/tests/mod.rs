@@ -14,26 +14,26 @@ use helve_contract::{
     CancellationToken, async_trait,
     jiff::{SignedDuration, Timestamp},
     ports::{
-        Cadence, Clock, Missed, Notification, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules,
-        WhichSchedules,
+        Cadence, Clock, MissedRunPolicy, Notification, Schedule, ScheduleFilter, ScheduleRun, ScheduleRunStatus,
+        ScheduleStatus, Schedules,
     },
 };
-use helve_store::Sqlite;
+use helve_store::SqliteStore;
 
 use super::*;
 
 /// A clock that stands until it is set.
 #[derive(Clone)]
-struct Hand(Arc<Mutex<Timestamp>>);
+struct ManualClock(Arc<Mutex<Timestamp>>);
 
-impl Hand {
+impl ManualClock {
     fn forward(&self, seconds: i64) {
         let mut now = self.0.lock().unwrap();
         *now = now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
     }
 }
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
@@ -41,26 +41,26 @@ impl Clock for Hand {
 
 /// Does what the test says, and remembers what it was asked for.
 #[derive(Default)]
-struct Script {
-    answers: Mutex<VecDeque<Fired>>,
+struct ScriptedRunner {
+    answers: Mutex<VecDeque<RunOutcome>>,
     /// Runs wait for a permit, where there is a door.
     door: Option<tokio::sync::Semaphore>,
     seen: Mutex<Vec<String>>,
 }
 
 #[async_trait]
-impl Fire for Script {
-    async fn fire(&self, schedule: &Schedule, run: &ScheduleRun, cancel: CancellationToken) -> Fired {
+impl ScheduleRunner for ScriptedRunner {
+    async fn run(&self, schedule: &Schedule, run: &ScheduleRun, cancel: CancellationToken) -> RunOutcome {
         let due = run.due.as_second() - start().as_second();
         self.seen.lock().unwrap().push(format!("{} {due}#{}", schedule.id, run.attempt));
         if let Some(door) = &self.door {
             tokio::select! {
                 permit = door.acquire() => permit.unwrap().forget(),
-                () = cancel.cancelled() => return Fired::failed("cancelled"),
+                () = cancel.cancelled() => return RunOutcome::failed("cancelled"),
             }
         }
         let answer = self.answers.lock().unwrap().pop_front();
-        let answer = answer.unwrap_or_else(|| Fired::done("done"));
+        let answer = answer.unwrap_or_else(|| RunOutcome::success("done"));
         assert!(answer.output != "panic", "as the test wants it");
         answer
     }
@@ -68,10 +68,10 @@ impl Fire for Script {
 
 /// Remembers what people were told.
 #[derive(Default)]
-struct Ears(Mutex<Vec<String>>);
+struct RecordingNotifier(Mutex<Vec<String>>);
 
 #[async_trait]
-impl Notify for Ears {
+impl ScheduleNotifier for RecordingNotifier {
     async fn notify(&self, schedule: &Schedule, text: &str) -> bool {
         self.0.lock().unwrap().push(format!("{}: {text}", schedule.id));
         true
@@ -79,12 +79,12 @@ impl Notify for Ears {
 }
 
 /// A driver with all that belongs to it.
-struct Stage {
+struct SchedulerFixture {
     folder: Arc<tempfile::TempDir>,
-    store: Arc<Sqlite>,
-    clock: Hand,
-    script: Arc<Script>,
-    ears: Arc<Ears>,
+    store: Arc<SqliteStore>,
+    clock: ManualClock,
+    script: Arc<ScriptedRunner>,
+    ears: Arc<RecordingNotifier>,
     driver: Scheduler,
 }
 
@@ -96,27 +96,33 @@ fn at(seconds: i64) -> Timestamp {
     start().checked_add(SignedDuration::from_secs(seconds)).unwrap()
 }
 
-impl Stage {
+impl SchedulerFixture {
     fn new() -> Self {
-        Self::with(Script::default(), Settings::default())
+        Self::with(ScriptedRunner::default(), SchedulerConfig::default())
     }
 
-    fn with(script: Script, settings: Settings) -> Self {
+    fn with(script: ScriptedRunner, settings: SchedulerConfig) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        let clock = Hand(Arc::new(Mutex::new(start())));
-        let store = Sqlite::open(folder.path().join("helve.db")).unwrap().with_clock(Arc::new(clock.clone()));
+        let clock = ManualClock(Arc::new(Mutex::new(start())));
+        let store = SqliteStore::open(folder.path().join("helve.db")).unwrap().with_clock(Arc::new(clock.clone()));
         Self::on(folder, Arc::new(store), clock, script, settings)
     }
 
-    fn on(folder: Arc<tempfile::TempDir>, store: Arc<Sqlite>, clock: Hand, script: Script, settings: Settings) -> Self {
-        let (script, ears) = (Arc::new(script), Arc::new(Ears::default()));
+    fn on(
+        folder: Arc<tempfile::TempDir>,
+        store: Arc<SqliteStore>,
+        clock: ManualClock,
+        script: ScriptedRunner,
+        settings: SchedulerConfig,
+    ) -> Self {
+        let (script, ears) = (Arc::new(script), Arc::new(RecordingNotifier::default()));
         let driver = Scheduler::new(store.clone(), script.clone(), settings).unwrap();
-        Self { folder, store, clock, script, driver: driver.telling(ears.clone()), ears }
+        Self { folder, store, clock, script, driver: driver.with_notifier(ears.clone()), ears }
     }
 
     /// Another driver of the same store.
-    fn another(&self, script: Script) -> Self {
-        Self::on(self.folder.clone(), self.store.clone(), self.clock.clone(), script, Settings::default())
+    fn another(&self, script: ScriptedRunner) -> Self {
+        Self::on(self.folder.clone(), self.store.clone(), self.clock.clone(), script, SchedulerConfig::default())
     }
 
     async fn add(&self, id: &str, change: impl FnOnce(&mut Schedule)) {
@@ -132,7 +138,7 @@ impl Stage {
             channel: None,
             workspace: None,
             dialect: None,
-            missed: Missed::Once,
+            missed: MissedRunPolicy::Once,
             created: start(),
             updated: start(),
             next: Some(at(60)),
@@ -147,14 +153,14 @@ impl Stage {
     }
 
     /// Looks once, and waits for what began.
-    async fn tick(&self) -> Tick {
+    async fn tick(&self) -> TickSummary {
         let tick = self.driver.tick().await.unwrap();
-        self.driver.idle().await;
+        self.driver.wait_idle().await;
         tick
     }
 
     /// Some seconds pass, and it looks.
-    async fn after(&self, seconds: i64) -> Tick {
+    async fn after(&self, seconds: i64) -> TickSummary {
         self.clock.forward(seconds);
         self.tick().await
     }
@@ -177,10 +183,10 @@ impl Stage {
     }
 }
 
-fn answering(answers: impl IntoIterator<Item = Fired>) -> Script {
-    Script { answers: Mutex::new(answers.into_iter().collect()), ..Script::default() }
+fn answering(answers: impl IntoIterator<Item = RunOutcome>) -> ScriptedRunner {
+    ScriptedRunner { answers: Mutex::new(answers.into_iter().collect()), ..ScriptedRunner::default() }
 }
 
-fn closed() -> Script {
-    Script { door: Some(tokio::sync::Semaphore::new(0)), ..Script::default() }
+fn closed() -> ScriptedRunner {
+    ScriptedRunner { door: Some(tokio::sync::Semaphore::new(0)), ..ScriptedRunner::default() }
 }

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use helve_agent::{
-    Handle, Inbox,
-    scheduler::{Deliver, Fired, Notify},
+    AgentHandle, Inbox,
+    scheduler::{RunOutcome, ScheduleNotifier, SessionDelivery},
 };
 use helve_contract::{
     CancellationToken, async_trait,
-    ports::{Delivery, InboxItem, Part, RunStatus, Schedule, Speaker},
+    ports::{Delivery, InboxItem, MessagePart, MessageRole, Schedule, ScheduleRunStatus},
 };
 use tokio::{
     sync::{
@@ -18,19 +18,19 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{Chat, spin};
+use super::{Chat, redraw_loop};
 use crate::{
-    fault::Fault,
+    fault::CliError,
     notify::Told,
-    print::harmless,
+    print::escape_for_terminal,
     schedules,
-    terminal::{Screen, short},
+    terminal::{Screen, one_line},
 };
 
 /// What comes while the prompt waits.
 pub(super) enum Come {
     /// A schedule is due in this conversation.
-    Due(Due),
+    Due(ScheduledMessage),
     /// An agent in the background has ended.
     Message(String),
     /// The result of a schedule that this conversation made.
@@ -38,48 +38,48 @@ pub(super) enum Come {
 }
 
 /// What a schedule has to say.
-pub(super) struct Due {
+pub(super) struct ScheduledMessage {
     session: String,
-    words: String,
+    text: String,
     cancel: CancellationToken,
     /// Nothing: the conversation is not open here any more.
-    answer: oneshot::Sender<Option<Fired>>,
+    answer: oneshot::Sender<Option<RunOutcome>>,
 }
 
 /// What schedules have to say, in order.
-pub(super) struct Dues {
-    door: Arc<Door>,
-    come: UnboundedReceiver<Come>,
+pub(super) struct ScheduledMessages {
+    delivery: Arc<ChatDelivery>,
+    receiver: UnboundedReceiver<Come>,
 }
 
 /// Takes what is for the conversation that is open.
-struct Door {
-    open: Mutex<String>,
-    send: UnboundedSender<Come>,
+struct ChatDelivery {
+    session_id: Mutex<String>,
+    sender: UnboundedSender<Come>,
 }
 
 /// Schedules are driven until this ends.
-pub(super) struct Driving {
+pub(super) struct SchedulerTask {
     cancel: CancellationToken,
     work: Option<JoinHandle<()>>,
 }
 
-impl Dues {
+impl ScheduledMessages {
     /// For a conversation that is about to be opened.
     pub(super) fn new() -> Self {
         let (send, come) = unbounded_channel();
-        Self { door: Arc::new(Door { open: Mutex::default(), send }), come }
+        Self { delivery: Arc::new(ChatDelivery { session_id: Mutex::default(), sender: send }), receiver: come }
     }
 
     /// Another conversation is open now.
-    pub(super) fn moved(&self, session: &str) {
-        session.clone_into(&mut self.door.open.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn set_session(&self, session: &str) {
+        session.clone_into(&mut self.delivery.session_id.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The next one that somebody still waits for.
     pub(super) async fn next(&mut self) -> Come {
         loop {
-            match self.come.recv().await {
+            match self.receiver.recv().await {
                 Some(Come::Due(due)) if due.answer.is_closed() => {}
                 Some(come) => return come,
                 // The door is here, so this is never reached; and then there is nothing to wait for.
@@ -89,10 +89,10 @@ impl Dues {
     }
 }
 
-impl Dues {
+impl ScheduledMessages {
     /// Where the words of agents go that end in the background. They begin a turn when the prompt waits.
-    pub(super) fn inbox(&self, handle: Arc<OnceLock<Handle>>) -> Inbox {
-        let send = self.door.send.clone();
+    pub(super) fn inbox(&self, handle: Arc<OnceLock<AgentHandle>>) -> Inbox {
+        let send = self.delivery.sender.clone();
         Arc::new(move |words| {
             if let Some(handle) = handle.get().filter(|it| it.is_busy()) {
                 // The turn that runs reads them when the model is done.
@@ -105,9 +105,9 @@ impl Dues {
     }
 }
 
-impl Driving {
+impl SchedulerTask {
     /// Stops what runs; whoever drives next begins it again.
-    pub(super) async fn end(self) {
+    pub(super) async fn stop(self) {
         self.cancel.cancel();
         if let Some(work) = self.work {
             _ = work.await;
@@ -116,109 +116,110 @@ impl Driving {
 }
 
 #[async_trait]
-impl Deliver for Door {
-    async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<Fired> {
-        if *self.open.lock().unwrap_or_else(PoisonError::into_inner) != session {
+impl SessionDelivery for ChatDelivery {
+    async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<RunOutcome> {
+        if *self.session_id.lock().unwrap_or_else(PoisonError::into_inner) != session {
             return None;
         }
         let (answer, answered) = oneshot::channel();
         let (session, words) = (session.to_owned(), words.to_owned());
-        self.send.send(Come::Due(Due { session, words, cancel: cancel.clone(), answer })).ok()?;
+        self.sender.send(Come::Due(ScheduledMessage { session, text: words, cancel: cancel.clone(), answer })).ok()?;
         tokio::select! {
             fired = answered => fired.ok()?,
-            () = cancel.cancelled() => Some(Fired { status: RunStatus::Cancelled, ..Fired::failed("cancelled") }),
+            () = cancel.cancelled() => Some(RunOutcome { status: ScheduleRunStatus::Cancelled, ..RunOutcome::failed("cancelled") }),
         }
     }
 
     async fn note(&self, session: &str, text: &str) -> bool {
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) == session
-            && self.send.send(Come::Note(text.to_owned())).is_ok()
+        *self.session_id.lock().unwrap_or_else(PoisonError::into_inner) == session
+            && self.sender.send(Come::Note(text.to_owned())).is_ok()
     }
 }
 
 /// Notices of schedules, on the screen.
-struct Aloud {
+struct ScreenNotifier {
     screen: Screen,
-    told: Told,
+    inner: Told,
 }
 
 #[async_trait]
-impl Notify for Aloud {
+impl ScheduleNotifier for ScreenNotifier {
     async fn notify(&self, schedule: &Schedule, text: &str) -> bool {
         if schedule.channel.is_some() {
-            return self.told.notify(schedule, text).await;
+            return self.inner.notify(schedule, text).await;
         }
         let name = schedule.name.as_deref().unwrap_or(&schedule.id);
-        self.screen.line(&format!("[{}] {}", harmless(name), harmless(text)));
-        self.screen.surface();
+        self.screen.line(&format!("[{}] {}", escape_for_terminal(name), escape_for_terminal(text)));
+        self.screen.flush_above();
         true
     }
 }
 
 impl Chat {
     /// Drives the schedules while this conversation is open.
-    pub(super) fn drive(&self) -> Result<Driving, Fault> {
+    pub(super) fn start_scheduler(&self) -> Result<SchedulerTask, CliError> {
         let cancel = CancellationToken::new();
-        let settings = self.bench.settings();
+        let settings = self.runtime.settings();
         if !settings.config.schedule.in_chat {
-            return Ok(Driving { cancel, work: None });
+            return Ok(SchedulerTask { cancel, work: None });
         }
-        let notify = Arc::new(Aloud { screen: self.screen.clone(), told: Told::new(settings) });
-        let driver = schedules::driver_beside(&self.bench, notify, Some(self.dues.door.clone()))?;
+        let notify = Arc::new(ScreenNotifier { screen: self.screen.clone(), inner: Told::new(settings) });
+        let driver = schedules::driver_beside(&self.runtime, notify, Some(self.scheduled_messages.delivery.clone()))?;
         let until = cancel.clone();
-        Ok(Driving { cancel, work: Some(tokio::spawn(async move { driver.drive(until).await })) })
+        Ok(SchedulerTask { cancel, work: Some(tokio::spawn(async move { driver.run_loop(until).await })) })
     }
 
     /// Sees to what came while the prompt waited.
-    pub(super) async fn attend(&mut self, come: Come) -> Result<(), Fault> {
+    pub(super) async fn run_scheduled(&mut self, come: Come) -> Result<(), CliError> {
         match come {
             Come::Due(due) => self.attend_due(due).await,
             Come::Message(words) => {
                 // Nobody waits for the answer; a line that was begun at the prompt stays as with a schedule.
                 let (answer, _) = oneshot::channel();
                 let session = self.agent.session.id.clone();
-                self.attend_due(Due { session, words, cancel: CancellationToken::new(), answer }).await
+                self.attend_due(ScheduledMessage { session, text: words, cancel: CancellationToken::new(), answer })
+                    .await
             }
             Come::Note(text) => {
-                self.screen.line(&harmless(&text));
-                self.screen.surface();
-                Ok(self.agent.leave(&InboxItem::text(Speaker::System, text)).await?)
+                self.screen.line(&escape_for_terminal(&text));
+                self.screen.flush_above();
+                Ok(self.agent.leave(&InboxItem::text(MessageRole::System, text)).await?)
             }
         }
     }
 
     /// One turn for a schedule.
-    async fn attend_due(&mut self, due: Due) -> Result<(), Fault> {
+    async fn attend_due(&mut self, due: ScheduledMessage) -> Result<(), CliError> {
         if due.session != self.agent.session.id {
             _ = due.answer.send(None);
             return Ok(());
         }
-        let look = self.screen.look;
-        self.screen.line(&look.dim(&short(&due.words, 200)));
-        let store = self.bench.store().clone();
+        let look = self.screen.capabilities;
+        self.screen.line(&look.dim(&one_line(&due.text, 200)));
+        let store = self.runtime.store().clone();
         let before = store.messages(&self.agent.session.id, None, 1).await?.last().map_or(0, |it| it.seq);
-        self.bench.memory().begin();
-        self.marks.push(before);
-        self.screen.status(Some("thinking"));
-        let spinning = tokio::spawn(spin(self.screen.clone()));
+        self.runtime.undo_log().begin_turn();
+        self.undo_points.push(before);
+        self.screen.set_status(Some("thinking"));
+        let spinning = tokio::spawn(redraw_loop(self.screen.clone()));
         let agent = self.agent.clone();
         let mut said = agent.handle.take_follow_ups();
-        said.push(due.words);
-        let work = agent.turn(said.into_iter().map(|text| Part::Text { text }).collect());
+        said.push(due.text);
+        let work = agent.run_turn(said.into_iter().map(|text| MessagePart::Text { text }).collect());
         tokio::pin!(work);
         let outcome = loop {
             tokio::select! {
                 outcome = &mut work => break outcome,
                 () = due.cancel.cancelled(), if !due.cancel.is_cancelled() => self.agent.handle.cancel(),
-                () = self.stop.notified() => self.agent.handle.cancel(),
+                () = self.stop_requested.notified() => self.agent.handle.cancel(),
                 _ = self.signals.interrupt.recv() => self.agent.handle.cancel(),
             }
         };
         spinning.abort();
-        self.screen.status(None);
+        self.screen.set_status(None);
         self.screen.end_line();
         let outcome = outcome?;
-        self.tell(&outcome);
+        self.print_outcome(&outcome);
         _ = due.answer.send(Some(outcome.into()));
         Ok(())
     }

@@ -4,19 +4,19 @@ use std::fmt::Write as _;
 
 use helve_agent::model;
 use helve_contract::{
-    Error, nearest,
-    ports::{InboxItem, Which},
+    Error, closest_names,
+    ports::{InboxItem, SessionFilter},
 };
 
 use super::Chat;
 use crate::{
     attach,
     commands::sessions,
-    fault::Fault,
-    print::{first_sentence, harmless},
+    fault::CliError,
+    print::{escape_for_terminal, first_sentence},
     talk::{self, How, Wanted},
-    terminal::{money, todos},
-    workshop::mode_named,
+    terminal::{format_todos, format_usage},
+    workshop::parse_mode,
 };
 
 /// Every command: its name, what may follow it, what it does.
@@ -39,7 +39,7 @@ const COMMANDS: [(&str, &str, &str); 14] = [
 
 impl Chat {
     /// Does what a command says. Whether to go on.
-    pub(super) async fn obey(&mut self, line: &str) -> Result<bool, Fault> {
+    pub(super) async fn run_slash_command(&mut self, line: &str) -> Result<bool, CliError> {
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
         match name {
@@ -52,8 +52,8 @@ impl Chat {
             "sessions" => self.sessions().await?,
             "resume" => {
                 let record =
-                    talk::named(&**self.bench.store(), rest, &crate::setup::user(self.bench.settings())).await?;
-                self.switch(Wanted::Of(Box::new(record)), How::default()).await?;
+                    talk::named(&**self.runtime.store(), rest, &crate::setup::user(self.runtime.settings())).await?;
+                self.switch(Wanted::Existing(Box::new(record)), How::default()).await?;
             }
             "new" => {
                 let how = How { dialect: Some(self.agent.engine.dialect().name.to_owned()), model: None, inbox: None };
@@ -67,8 +67,9 @@ impl Chat {
             "quit" | "exit" | "q" => return Ok(false),
             other => {
                 let names = COMMANDS.iter().map(|(name, ..)| *name);
-                let near = nearest(other, names).first().map(|it| format!("; did you mean /{it}?")).unwrap_or_default();
-                let other = harmless(other);
+                let near =
+                    closest_names(other, names).first().map(|it| format!("; did you mean /{it}?")).unwrap_or_default();
+                let other = escape_for_terminal(other);
                 self.screen
                     .line(&format!("there is no command /{other}{near} (/help lists them, // begins a message)"));
             }
@@ -77,14 +78,14 @@ impl Chat {
     }
 
     fn help(&self) {
-        let look = self.screen.look;
+        let look = self.screen.capabilities;
         for (name, more, about) in COMMANDS {
             let command = format!("/{name} {more}");
             self.screen.line(&format!("  {}  {}", look.bold(&format!("{command:16}")), look.dim(about)));
         }
     }
 
-    fn attach(&mut self, path: &str) -> Result<(), Fault> {
+    fn attach(&mut self, path: &str) -> Result<(), CliError> {
         if !path.is_empty() {
             let read = attach::read(&[attach::typed_path(path)], &self.files)?;
             self.files.extend(read);
@@ -93,12 +94,13 @@ impl Chat {
             self.screen.line("no files are attached; write /attach FILE");
         }
         for (index, file) in self.files.iter().enumerate() {
-            self.screen.line(&format!("{index}: {}; sent with your next message", harmless(&file.describe())));
+            self.screen
+                .line(&format!("{index}: {}; sent with your next message", escape_for_terminal(&file.describe())));
         }
         Ok(())
     }
 
-    async fn dialect(&mut self, name: &str) -> Result<(), Fault> {
+    async fn dialect(&mut self, name: &str) -> Result<(), CliError> {
         let now = self.agent.engine.dialect().name;
         if name.is_empty() {
             let all: Vec<_> = helve_dialects::all().iter().map(|it| it.name).collect();
@@ -111,90 +113,100 @@ impl Chat {
         Ok(())
     }
 
-    async fn model(&mut self, name: &str) -> Result<(), Fault> {
+    async fn model(&mut self, name: &str) -> Result<(), CliError> {
         if !name.is_empty() {
             self.choose_model(name).await?;
-            self.screen.line(&format!("{} answers from now on", harmless(name)));
+            self.screen.line(&format!("{} answers from now on", escape_for_terminal(name)));
             return Ok(());
         }
-        self.screen.line(&harmless(&self.agent.model.name()));
-        let Some(endpoint) = self.bench.endpoint() else { return Ok(()) };
-        let listed = model::list(endpoint).await.map_err(|error| Fault::failed(error.to_string()))?;
+        self.screen.line(&escape_for_terminal(&self.agent.model.name()));
+        let Some(endpoint) = self.runtime.endpoint() else { return Ok(()) };
+        let listed = model::list_models(endpoint).await.map_err(|error| CliError::failed(error.to_string()))?;
         for one in listed.iter().take(50) {
-            self.screen.line(&format!("  {}", self.screen.look.dim(&harmless(&one.id))));
+            self.screen.line(&format!("  {}", self.screen.capabilities.dim(&escape_for_terminal(&one.id))));
         }
         Ok(())
     }
 
     fn tools(&self) {
-        let look = self.screen.look;
+        let look = self.screen.capabilities;
         for spec in self.agent.engine.specs() {
             let about = first_sentence(&spec.description);
-            self.screen.line(&format!("  {:20}  {}", harmless(&spec.name), look.dim(&harmless(&about))));
+            self.screen.line(&format!(
+                "  {:20}  {}",
+                escape_for_terminal(&spec.name),
+                look.dim(&escape_for_terminal(&about))
+            ));
         }
     }
 
-    fn mode(&self, name: &str) -> Result<(), Fault> {
+    fn mode(&self, name: &str) -> Result<(), CliError> {
         if !name.is_empty() {
-            self.bench.mode().set(mode_named(name)?);
+            self.runtime.mode().set(parse_mode(name)?);
         }
-        self.screen.line(self.bench.mode().get().name());
+        self.screen.line(self.runtime.mode().get().name());
         Ok(())
     }
 
-    async fn sessions(&self) -> Result<(), Fault> {
-        let workspace = self.bench.settings().workspace.to_string_lossy().into_owned();
-        let user = Some(crate::setup::user(self.bench.settings()));
-        let which = Which { user, workspace: Some(workspace), top_only: true, most: 20, ..Which::default() };
-        let (records, _) = self.bench.store().conversations(&which).await?;
-        self.screen.line(&self.screen.look.bold(sessions::HEADS));
+    async fn sessions(&self) -> Result<(), CliError> {
+        let workspace = self.runtime.settings().workspace.to_string_lossy().into_owned();
+        let user = Some(crate::setup::user(self.runtime.settings()));
+        let which = SessionFilter {
+            user,
+            workspace: Some(workspace),
+            top_level_only: true,
+            limit: 20,
+            ..SessionFilter::default()
+        };
+        let (records, _) = self.runtime.store().list_sessions(&which).await?;
+        self.screen.line(&self.screen.capabilities.bold(sessions::TABLE_HEADER));
         for record in &records {
-            self.screen.line(&sessions::row(record));
+            self.screen.line(&sessions::format_row(record));
         }
         Ok(())
     }
 
     /// Takes the last turn back.
-    async fn undo(&mut self) -> Result<(), Fault> {
-        let Some(before) = self.marks.pop() else {
+    async fn undo(&mut self) -> Result<(), CliError> {
+        let Some(before) = self.undo_points.pop() else {
             self.screen.line("there is no turn to take back; only those of this run of the program can be");
             return Ok(());
         };
         let session = self.agent.session.clone();
-        let undone = self.bench.memory().undo(&*session.ports.host, &session.workspace).await.unwrap_or_default();
+        let undone = self.runtime.undo_log().undo(&*session.ports.host, &session.workspace).await.unwrap_or_default();
         let mut text = match session.hold().await {
             Ok(held) => {
-                let gone = self.bench.store().take_back(&held.get(), before + 1).await;
+                let gone = self.runtime.store().truncate_messages(&held.get(), before + 1).await;
                 session.release(held).await?;
                 format!("took back {} messages", gone?)
             }
             // The process that works in it takes them back at its next step.
             Err(error @ Error::SessionHeld(_)) => {
-                self.bench.store().post(&session.id, &InboxItem::Undo { from: before + 1 }).await?;
+                self.runtime.store().post(&session.id, &InboxItem::Undo { from: before + 1 }).await?;
                 format!("messages from number {} on are taken back later: {error}", before + 1)
             }
             Err(error) => return Err(error.into()),
         };
         for file in &undone.restored {
-            _ = write!(text, "\n  restored {}", harmless(file));
+            _ = write!(text, "\n  restored {}", escape_for_terminal(file));
         }
         for file in &undone.skipped {
-            _ = write!(text, "\n  not restored: {}", harmless(file));
+            _ = write!(text, "\n  not restored: {}", escape_for_terminal(file));
         }
-        if !undone.others.is_empty() {
+        if !undone.changed_elsewhere.is_empty() {
             text.push_str("\n  changed meanwhile, by a command or by somebody else, and not taken back:");
-            for file in undone.others.iter().take(20) {
-                _ = write!(text, "\n    {}", harmless(file));
+            for file in undone.changed_elsewhere.iter().take(20) {
+                _ = write!(text, "\n    {}", escape_for_terminal(file));
             }
         }
         self.screen.line(&text);
         Ok(())
     }
 
-    async fn compact(&mut self) -> Result<(), Fault> {
-        self.screen.status(Some("summing up"));
+    async fn compact(&mut self) -> Result<(), CliError> {
+        self.screen.set_status(Some("summing up"));
         let done = self.agent.compact().await;
-        self.screen.status(None);
+        self.screen.set_status(None);
         if !done? {
             self.screen.line("there is nothing to sum up yet");
         }
@@ -202,23 +214,27 @@ impl Chat {
     }
 
     fn todos(&self) {
-        let list = self.person.todos();
+        let list = self.user.todos();
         if list.is_empty() {
             self.screen.line("the to-do list is empty");
         } else {
-            self.screen.write(&todos(self.screen.look, &list));
+            self.screen.write(&format_todos(self.screen.capabilities, &list));
         }
     }
 
-    async fn cost(&mut self) -> Result<(), Fault> {
+    async fn cost(&mut self) -> Result<(), CliError> {
         // Agents in the background may have ended since the last turn.
         let charged = self.agent.handle.take_charges().spent;
-        self.spent.prompt_tokens += charged.prompt_tokens;
-        self.spent.completion_tokens += charged.completion_tokens;
-        self.spent.cost += charged.cost;
-        self.screen.line(&format!("since the start: {}", money(&self.spent)));
-        if let Some(record) = self.bench.store().conversation(&self.agent.session.id).await? {
-            self.screen.line(&format!("this conversation: {} messages, {}", record.messages, money(&record.spent)));
+        self.usage.prompt_tokens += charged.prompt_tokens;
+        self.usage.completion_tokens += charged.completion_tokens;
+        self.usage.cost += charged.cost;
+        self.screen.line(&format!("since the start: {}", format_usage(&self.usage)));
+        if let Some(record) = self.runtime.store().get_session(&self.agent.session.id).await? {
+            self.screen.line(&format!(
+                "this conversation: {} messages, {}",
+                record.messages,
+                format_usage(&record.spent)
+            ));
         }
         Ok(())
     }

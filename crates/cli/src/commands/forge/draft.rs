@@ -7,47 +7,51 @@ use std::{
 };
 
 use helve_contract::{
-    Access, PathRules, Reading, Root, Workspace,
+    Access, PathRules, PathStyle, Root, Workspace,
     ports::{Expect, ExpectedVersion, MAX_ARTIFACT},
 };
 use helve_hosts::{
-    Local,
-    memory::{HOME, Memory},
+    LocalHost,
+    memory::{HOME_DIR, MemoryHost},
 };
-use helve_tools::artifacts::Room;
+use helve_tools::artifacts::CallArtifacts;
 
-use super::{Choice, home, known, visitor};
+use super::{SettingsArgs, artifacts_call, forge_dir, require_run};
 use crate::{
-    fault::{Fault, Outcome},
+    fault::{CliError, CommandResult},
     say, setup,
 };
 
 /// Where it is kept among the artifacts of its run.
-const PLACE: &str = "draft";
+const DRAFT_ARTIFACT: &str = "draft";
 /// The largest one that is kept: what is larger could not be read back as an artifact.
-const LARGEST: usize = MAX_ARTIFACT as usize;
+const MAX_DRAFT_BYTES: usize = MAX_ARTIFACT as usize;
 
 /// Puts back what an earlier captain of the run had drafted.
-pub(super) async fn load(room: &Room<'_>, memory: &Memory) -> Result<(), Fault> {
-    match room.bytes(PLACE).await? {
+pub(super) async fn load_draft(room: &CallArtifacts<'_>, memory: &MemoryHost) -> Result<(), CliError> {
+    match room.read_bytes(DRAFT_ARTIFACT).await? {
         Some(kept) => Ok(memory.restore(&kept).await?),
         None => Ok(()),
     }
 }
 
 /// Keeps the draft, if it is not what was kept before.
-pub(super) async fn save(room: &Room<'_>, memory: &Memory, before: &mut Vec<u8>) -> Result<(), Fault> {
+pub(super) async fn save_draft(
+    room: &CallArtifacts<'_>,
+    memory: &MemoryHost,
+    before: &mut Vec<u8>,
+) -> Result<(), CliError> {
     let bytes = memory.snapshot()?;
     if bytes == *before {
         return Ok(());
     }
-    if bytes.len() > LARGEST {
-        let (size, most) = (bytes.len() >> 20, LARGEST >> 20);
-        return Err(Fault::failed(format!(
+    if bytes.len() > MAX_DRAFT_BYTES {
+        let (size, most) = (bytes.len() >> 20, MAX_DRAFT_BYTES >> 20);
+        return Err(CliError::failed(format!(
             "the draft has {size} MiB and is not kept: {most} MiB is the most; remove files that the plan does not need"
         )));
     }
-    room.keep(PLACE, &bytes, ExpectedVersion::Any).await?;
+    room.write(DRAFT_ARTIFACT, &bytes, ExpectedVersion::Any).await?;
     *before = bytes;
     Ok(())
 }
@@ -64,23 +68,23 @@ pub(super) struct Export {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
 }
 
 impl Export {
-    pub(super) fn run(self) -> Outcome {
-        let home = home(&self.choice.settings()?)?;
-        let run = known(&home, &self.run)?;
-        let visitor = visitor(&home, &run);
+    pub(super) fn run(self) -> CommandResult {
+        let home = forge_dir(&self.choice.load_and_warn()?)?;
+        let run = require_run(&home, &self.run)?;
+        let visitor = artifacts_call(&home, &run);
         setup::runtime()?.block_on(async {
-            let room = Room::of(&visitor)?;
-            let kept = room.bytes(PLACE).await?;
+            let room = CallArtifacts::for_call(&visitor)?;
+            let kept = room.read_bytes(DRAFT_ARTIFACT).await?;
             let kept =
-                kept.ok_or_else(|| Fault::failed(format!("the captain of {} has drafted nothing", run.label)))?;
-            let memory = Memory::new();
+                kept.ok_or_else(|| CliError::failed(format!("the captain of {} has drafted nothing", run.label)))?;
+            let memory = MemoryHost::new();
             memory.restore(&kept).await?;
             let written =
-                written(&memory, &self.to, if self.force { Expect::Anything } else { Expect::Absent }).await?;
+                write_files(&memory, &self.to, if self.force { Expect::Anything } else { Expect::Absent }).await?;
             say!("{written} files in {}", self.to.display());
             Ok(ExitCode::SUCCESS)
         })
@@ -88,14 +92,14 @@ impl Export {
 }
 
 /// Writes the draft's files beneath a folder: all of them or none, and nowhere else, whatever links are there.
-async fn written(memory: &Memory, to: &Path, expect: Expect) -> Result<usize, Fault> {
+async fn write_files(memory: &MemoryHost, to: &Path, expect: Expect) -> Result<usize, CliError> {
     fs::create_dir_all(to)?;
-    let workspace = Workspace::new([Root::writable(fs::canonicalize(to)?)], PathRules::default(), Reading::Relative);
-    let top = workspace.top(Access::Write)?;
-    memory.export(Path::new(HOME), &Local::new(), &top, expect).await.map_err(|error| match error {
-        helve_contract::Error::File { path, fault: helve_contract::FileFault::Exists } => Fault::failed(format!(
-            "{path} is there already, and nothing was written; choose another folder, or replace with --force"
-        )),
+    let workspace = Workspace::new([Root::writable(fs::canonicalize(to)?)], PathRules::default(), PathStyle::Relative);
+    let top = workspace.primary_root(Access::Write)?;
+    memory.export(Path::new(HOME_DIR), &LocalHost::new(), &top, expect).await.map_err(|error| match error {
+        helve_contract::Error::File { path, fault: helve_contract::FileErrorKind::Exists } => CliError::failed(
+            format!("{path} is there already, and nothing was written; choose another folder, or replace with --force"),
+        ),
         error => error.into(),
     })
 }

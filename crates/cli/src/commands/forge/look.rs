@@ -7,34 +7,35 @@ use std::{
     time::Duration,
 };
 
-use helve_agent::forge::{Home, Run};
+use helve_agent::forge::{ForgeDir, Run};
 use helve_contract::events::{Event, EventRecord};
 use helve_tools::artifacts::{
-    ChangeRequest, Dag, DagStatus, NodeKind, RequestStatus, Room, RunState, RunStatus, Status,
+    CallArtifacts, ChangeRequest, ChangeRequestStatus, Dag, DagNodeKind, DagStatus, RunState, StoredRunStatus,
+    TaskStatus,
 };
 use serde_json::json;
 
-use super::{Choice, draw::Canvas, home, known, visitor};
+use super::{SettingsArgs, artifacts_call, draw::GraphCanvas, forge_dir, require_run};
 use crate::{
-    fault::{Fault, Outcome},
-    print::harmless,
+    fault::{CliError, CommandResult},
+    print::escape_for_terminal,
     say, setup,
 };
 
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct StatusArgs {
     /// The run; all of them when left out.
     #[arg(value_name = "RUN")]
     run: Option<String>,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 /// Everything that is shown of a run.
-pub(crate) struct Seen {
+pub(crate) struct RunView {
     /// How the run as a whole stands.
     pub(crate) state: Option<RunState>,
     /// The plan with all that was added to it.
@@ -44,14 +45,14 @@ pub(crate) struct Seen {
     /// The change requests, decided or not.
     pub(crate) requests: Vec<ChangeRequest>,
     /// What the agents of tasks said or did last, a line each.
-    pub(crate) lines: HashMap<String, String>,
+    pub(crate) activity: HashMap<String, String>,
 }
 
-impl Args {
-    pub(super) fn status(self) -> Outcome {
-        let home = home(&self.choice.settings()?)?;
+impl StatusArgs {
+    pub(super) fn status(self) -> CommandResult {
+        let home = forge_dir(&self.choice.load_and_warn()?)?;
         let runs = match &self.run {
-            Some(run) => vec![known(&home, run)?],
+            Some(run) => vec![require_run(&home, run)?],
             None => home.runs(),
         };
         if runs.is_empty() && !self.json {
@@ -59,7 +60,7 @@ impl Args {
         }
         setup::runtime()?.block_on(async {
             for run in &runs {
-                let seen = see(&home, run).await?;
+                let seen = load_run_view(&home, run).await?;
                 if self.json {
                     say!("{}", seen.json(run));
                 } else {
@@ -70,33 +71,35 @@ impl Args {
         })
     }
 
-    pub(super) fn watch(self) -> Outcome {
-        let home = home(&self.choice.settings()?)?;
+    pub(super) fn watch(self) -> CommandResult {
+        let home = forge_dir(&self.choice.load_and_warn()?)?;
         let run = match &self.run {
-            Some(run) => known(&home, run)?,
-            None => home.runs().pop().ok_or_else(|| Fault::usage("no runs yet; begin one with `helve forge plan`"))?,
+            Some(run) => require_run(&home, run)?,
+            None => {
+                home.runs().pop().ok_or_else(|| CliError::usage("no runs yet; begin one with `helve forge plan`"))?
+            }
         };
         setup::runtime()?.block_on(async {
-            let mut canvas = Canvas::found().filter(|_| !self.json);
+            let mut canvas = GraphCanvas::detect().filter(|_| !self.json);
             let mut before = String::new();
             loop {
-                let seen = see(&home, &run).await?;
+                let seen = load_run_view(&home, &run).await?;
                 match &mut canvas {
                     Some(canvas) => canvas.draw(&run.label, &seen)?,
                     None => {
                         let text = if self.json { seen.json(&run).to_string() } else { seen.text(&run.label, true) };
-                        for line in news(&before, &text) {
+                        for line in new_lines(&before, &text) {
                             say!("{line}");
                         }
                         before = text;
                     }
                 }
-                if seen.rests() {
+                if seen.is_idle() {
                     return Ok(ExitCode::SUCCESS);
                 }
                 tokio::select! {
                     () = tokio::time::sleep(Duration::from_millis(500)) => {}
-                    () = setup::asked_to_stop() => return Ok(ExitCode::SUCCESS),
+                    () = setup::wait_for_shutdown_signal() => return Ok(ExitCode::SUCCESS),
                 }
             }
         })
@@ -104,16 +107,16 @@ impl Args {
 }
 
 /// The lines that were not there before: what a reader of lines wants to know.
-fn news<'a>(before: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
+fn new_lines<'a>(before: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
     let known: HashSet<String> = before.lines().map(str::to_owned).collect();
     text.lines().filter(move |line| !known.contains(*line))
 }
 
 /// Looks at a run.
-pub(crate) async fn see(home: &Home, run: &Run) -> Result<Seen, Fault> {
-    let call = visitor(home, run);
-    let room = Room::of(&call)?;
-    let dag = match room.bytes("dag.json").await? {
+pub(crate) async fn load_run_view(home: &ForgeDir, run: &Run) -> Result<RunView, CliError> {
+    let call = artifacts_call(home, run);
+    let room = CallArtifacts::for_call(&call)?;
+    let dag = match room.read_bytes("dag.json").await? {
         Some(_) => Some(room.dag().await?),
         None => None,
     };
@@ -121,15 +124,21 @@ pub(crate) async fn see(home: &Home, run: &Run) -> Result<Seen, Fault> {
         Some(dag) => Some(room.status(dag).await?),
         None => None,
     };
-    let requests = ChangeRequest::all(&room).await?.into_iter().map(|it| it.front).collect();
-    Ok(Seen { state: room.state().await?, dag, status, requests, lines: last_lines(home.recent_events(run, RECENT)) })
+    let requests = ChangeRequest::load_all(&room).await?.into_iter().map(|it| it.front).collect();
+    Ok(RunView {
+        state: room.state().await?,
+        dag,
+        status,
+        requests,
+        activity: last_activity(home.recent_events(run, RECENT)),
+    })
 }
 
 /// How many of the last events are read for what agents did last.
 const RECENT: usize = 500;
 
 /// What the agents of tasks said or did last, by the end of the record.
-fn last_lines(records: Vec<EventRecord>) -> HashMap<String, String> {
+fn last_activity(records: Vec<EventRecord>) -> HashMap<String, String> {
     let mut lines = HashMap::new();
     for record in records {
         let Some(task) = record.task else { continue };
@@ -139,15 +148,15 @@ fn last_lines(records: Vec<EventRecord>) -> HashMap<String, String> {
             _ => None,
         };
         if let Some(text) = text {
-            lines.insert(task, harmless(&text.chars().take(100).collect::<String>()).into_owned());
+            lines.insert(task, escape_for_terminal(&text.chars().take(100).collect::<String>()).into_owned());
         }
     }
     lines
 }
 
-impl Seen {
-    fn rests(&self) -> bool {
-        self.state.as_ref().is_none_or(|it| it.status != RunStatus::Executing)
+impl RunView {
+    fn is_idle(&self) -> bool {
+        self.state.as_ref().is_none_or(|it| it.status != StoredRunStatus::Executing)
     }
 
     fn json(&self, run: &Run) -> serde_json::Value {
@@ -162,16 +171,16 @@ impl Seen {
         let (Some(dag), Some(status)) = (&self.dag, &self.status) else {
             return format!("{run}: {word}, no graph yet");
         };
-        let merged = status.nodes.values().filter(|it| it.status == Status::Merged).count();
+        let merged = status.nodes.values().filter(|it| it.status == TaskStatus::Merged).count();
         format!("{run}: {word}, {merged} of {} merged", dag.nodes.len())
     }
 
     fn text(&self, run: &str, whole: bool) -> String {
         let mut text = self.headline(run);
         let (Some(dag), Some(status), true) = (&self.dag, &self.status, whole) else { return text };
-        for node in dag.order() {
+        for node in dag.topological_order() {
             let Some(state) = status.nodes.get(&node.id) else { continue };
-            let kind = if node.kind == NodeKind::Refinery {
+            let kind = if node.kind == DagNodeKind::Refinery {
                 "refinery".to_owned()
             } else {
                 format!("type {}", node.agent_type)
@@ -184,24 +193,24 @@ impl Seen {
             let attempt =
                 if state.current_attempt > 1 { format!("  attempt {}", state.current_attempt) } else { String::new() };
             _ = write!(text, "\n  {:<11} {}  ({kind}){after}{attempt}", state.status.to_string(), node.id);
-            if state.status == Status::Running
-                && let Some(line) = self.lines.get(&node.id)
+            if state.status == TaskStatus::Running
+                && let Some(line) = self.activity.get(&node.id)
             {
                 _ = write!(text, "\n              {line}");
             }
             if let Some(why) =
-                state.last_error.as_deref().filter(|_| matches!(state.status, Status::Failed | Status::Stale))
+                state.last_error.as_deref().filter(|_| matches!(state.status, TaskStatus::Failed | TaskStatus::Stale))
             {
                 let why = why.lines().next().unwrap_or_default();
-                _ = write!(text, "\n              {}", harmless(why));
+                _ = write!(text, "\n              {}", escape_for_terminal(why));
             }
         }
-        for request in self.requests.iter().filter(|it| it.status == RequestStatus::Pending) {
+        for request in self.requests.iter().filter(|it| it.status == ChangeRequestStatus::Pending) {
             _ = write!(
                 text,
                 "\n  waits: {} {} (helve forge approve {run} {})",
                 request.id,
-                harmless(&request.title),
+                escape_for_terminal(&request.title),
                 request.id
             );
         }

@@ -9,20 +9,20 @@ mod work;
 use std::{process::ExitCode, sync::Arc};
 
 use clap::Subcommand;
-use helve_agent::forge::{Home, Run};
+use helve_agent::forge::{ForgeDir, Run};
 use helve_contract::{
-    Call, PathRules, Ports, Reading, Session, Workspace,
+    Call, PathRules, PathStyle, Ports, Session, Workspace,
     ids::{self, Named},
 };
-use helve_tools::artifacts::{ChangeRequest, RequestStatus, Room};
+use helve_tools::artifacts::{CallArtifacts, ChangeRequest, ChangeRequestStatus};
 
 // For those who show and run planned runs elsewhere.
-pub(crate) use work::{How, Untaken, execute, stop_file, take_up};
+pub(crate) use work::{ClaimError, RunOptions, claim_run, execute, stop_file};
 
-use super::Choice;
+use super::SettingsArgs;
 use crate::{
     config::Settings,
-    fault::{Fault, Outcome},
+    fault::{CliError, CommandResult},
     say, setup,
 };
 
@@ -39,11 +39,11 @@ Examples:
   helve forge approve plan-1 cr-001                   let a change request into the plan")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: ForgeCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum ForgeCommand {
     /// Talk with the captain until there is a plan.
     #[command(
         after_help = "Examples:\n  helve forge plan \"add a cache to the client\"\n  helve forge plan export plan-1 ./draft"
@@ -54,23 +54,23 @@ enum What {
     Run(work::Args),
     /// Show runs, or the tasks of one.
     #[command(after_help = "Example:\n  helve forge status plan-1")]
-    Status(look::Args),
+    Status(look::StatusArgs),
     /// Show a run's tasks again and again until it rests.
     #[command(after_help = "Example:\n  helve forge watch plan-1")]
-    Watch(look::Args),
+    Watch(look::StatusArgs),
     /// Let a change request into the plan: the captain is asked what to add.
     #[command(after_help = "Example:\n  helve forge approve plan-1 cr-001")]
-    Approve(Decide),
+    Approve(DecideArgs),
     /// Turn a change request down.
     #[command(after_help = "Example:\n  helve forge reject plan-1 cr-001")]
-    Reject(Decide),
+    Reject(DecideArgs),
     /// Stop the executor of a run; its agents end, and it can be taken up again.
     #[command(after_help = "Example:\n  helve forge cancel plan-1")]
-    Cancel(One),
+    Cancel(RunIdArgs),
 }
 
 #[derive(clap::Args)]
-struct Decide {
+struct DecideArgs {
     /// The run.
     #[arg(value_name = "RUN")]
     run: String,
@@ -78,84 +78,84 @@ struct Decide {
     #[arg(value_name = "CR")]
     request: String,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
 }
 
 #[derive(clap::Args)]
-struct One {
+struct RunIdArgs {
     /// The run.
     #[arg(value_name = "RUN")]
     run: String,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self.what {
-            What::Plan(args) => args.run(),
-            What::Run(args) => args.run(),
-            What::Status(args) => args.status(),
-            What::Watch(args) => args.watch(),
-            What::Approve(args) => args.decide(RequestStatus::Approved),
-            What::Reject(args) => args.decide(RequestStatus::Rejected),
-            What::Cancel(args) => args.cancel(),
+            ForgeCommand::Plan(args) => args.run(),
+            ForgeCommand::Run(args) => args.run(),
+            ForgeCommand::Status(args) => args.status(),
+            ForgeCommand::Watch(args) => args.watch(),
+            ForgeCommand::Approve(args) => args.decide(ChangeRequestStatus::Approved),
+            ForgeCommand::Reject(args) => args.decide(ChangeRequestStatus::Rejected),
+            ForgeCommand::Cancel(args) => args.cancel(),
         }
     }
 }
 
-impl Decide {
-    fn decide(self, to: RequestStatus) -> Outcome {
-        let home = home(&self.choice.settings()?)?;
-        let call = visitor(&home, &known(&home, &self.run)?);
+impl DecideArgs {
+    fn decide(self, to: ChangeRequestStatus) -> CommandResult {
+        let home = forge_dir(&self.choice.load_and_warn()?)?;
+        let call = artifacts_call(&home, &require_run(&home, &self.run)?);
         setup::runtime()?.block_on(async {
-            helve_tools::artifacts::name("change request", &self.request)?;
-            let room = Room::of(&call)?;
-            ChangeRequest::go(&room, &self.request, to).await?;
-            say!("{} is {}; go on with: helve forge run {}", self.request, word(to), self.run);
+            helve_tools::artifacts::check_file_name("change request", &self.request)?;
+            let room = CallArtifacts::for_call(&call)?;
+            ChangeRequest::transition(&room, &self.request, to).await?;
+            say!("{} is {}; go on with: helve forge run {}", self.request, status_name(to), self.run);
             Ok(ExitCode::SUCCESS)
         })
     }
 }
 
-impl One {
-    fn cancel(self) -> Outcome {
-        let home = home(&self.choice.settings()?)?;
-        let run = known(&home, &self.run)?;
+impl RunIdArgs {
+    fn cancel(self) -> CommandResult {
+        let home = forge_dir(&self.choice.load_and_warn()?)?;
+        let run = require_run(&home, &self.run)?;
         std::fs::write(stop_file(&home, &run)?, "")?;
         say!("the executor of {} will stop its agents and end", run.label);
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn word(status: RequestStatus) -> &'static str {
+fn status_name(status: ChangeRequestStatus) -> &'static str {
     match status {
-        RequestStatus::Pending => "pending",
-        RequestStatus::Approved => "approved",
-        RequestStatus::Rejected => "rejected",
-        RequestStatus::Applied => "applied",
+        ChangeRequestStatus::Pending => "pending",
+        ChangeRequestStatus::Approved => "approved",
+        ChangeRequestStatus::Rejected => "rejected",
+        ChangeRequestStatus::Applied => "applied",
     }
 }
 
 /// The runs of the repository that is the workspace.
-pub(crate) fn home(settings: &Settings) -> Result<Home, Fault> {
+pub(crate) fn forge_dir(settings: &Settings) -> Result<ForgeDir, CliError> {
     if !settings.workspace.join(".git").is_dir() {
-        return Err(Fault::usage(format!(
+        return Err(CliError::usage(format!(
             "{} is not the top of a git repository; go to one, or make one with `git init` and a first commit",
             settings.workspace.display()
         )));
     }
-    Ok(Home::of(&settings.workspace, &settings.config.store.tenant, &setup::user(settings))?)
+    Ok(ForgeDir::open(&settings.workspace, &settings.config.store.tenant, &setup::user(settings))?)
 }
 
 /// A run that exists, by its label, its id, or the beginning or end of its id.
-pub(crate) fn known(home: &Home, run: &str) -> Result<Run, Fault> {
+pub(crate) fn require_run(home: &ForgeDir, run: &str) -> Result<Run, CliError> {
     let runs = home.runs();
     match ids::find(run, runs.iter().map(|it| (it.id.as_str(), Some(it.label.as_str()), it))) {
         Named::One(run) => return Ok(run.clone()),
         Named::Several => {
-            return Err(Fault::usage(format!(
+            return Err(CliError::usage(format!(
                 "several runs have an id that begins or ends with `{run}`; write more of it, or the label"
             )));
         }
@@ -164,13 +164,13 @@ pub(crate) fn known(home: &Home, run: &str) -> Result<Run, Fault> {
     let labels: Vec<_> = runs.iter().map(|it| it.label.as_str()).collect();
     let there =
         if labels.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", labels.join(", ")) };
-    Err(Fault::usage(format!("there is no run `{run}`; {there}")))
+    Err(CliError::usage(format!("there is no run `{run}`; {there}")))
 }
 
 /// A call that looks at a run's artifacts, and reaches nothing else.
-pub(crate) fn visitor(home: &Home, run: &Run) -> Call {
-    let nothing = Workspace::new([], PathRules::default(), Reading::Absolute);
-    let mut session = Session::new("forge", nothing, Ports::new(Arc::new(helve_hosts::Local::new())));
-    session.errand = Some(home.errand(run, ""));
+pub(crate) fn artifacts_call(home: &ForgeDir, run: &Run) -> Call {
+    let nothing = Workspace::new([], PathRules::default(), PathStyle::Absolute);
+    let mut session = Session::new("forge", nothing, Ports::new(Arc::new(helve_hosts::LocalHost::new())));
+    session.task = Some(home.task_context(run, ""));
     Call::new("forge", Arc::new(session))
 }

@@ -7,25 +7,25 @@ use std::{
 };
 
 use helve_agent::{
-    Agent, Event, Need, Workshop as _,
-    forge::{Diary, Home, Run},
+    Agent, AgentEvent, SessionFactory as _, SessionSpec,
+    forge::{CaptainLog, ForgeDir, Run},
     prompt,
 };
-use helve_contract::{Errand, Session, ids, ports::ExpectedVersion};
-use helve_hosts::memory::Memory;
-use helve_tools::artifacts::{Phase, Room, RunState, RunStatus, name};
+use helve_contract::{Session, TaskContext, ids, ports::ExpectedVersion};
+use helve_hosts::memory::MemoryHost;
+use helve_tools::artifacts::{CallArtifacts, RunPhase, RunState, StoredRunStatus, check_file_name};
 
 use tokio::sync::Notify;
 
-use super::{Choice, draft, home, known, visitor};
+use super::{SettingsArgs, artifacts_call, draft, forge_dir, require_run};
 use crate::{
-    commands::run::Limits,
-    fault::{Fault, Outcome},
+    commands::run::ModelArgs,
+    fault::{CliError, CommandResult},
     print, remark, say, setup,
-    workshop::Bench,
+    workshop::HelveRuntime,
 };
 
-const CAPTAIN: &str = "You are the captain: you plan work that other agents will do. Ask the user what is not clear, a few \
+const CAPTAIN_PROMPT: &str = "You are the captain: you plan work that other agents will do. Ask the user what is not clear, a few \
     questions at a time, as plain text. Look at the repository with read and bash; draft in memory with the plan tools. When \
     the work is clear, write specs with create_spec, one document per task with create_task, and at last the whole graph \
     with set_dag. Tasks of one phase must not touch the same files; a refinery after each phase merges them. You change \
@@ -35,65 +35,65 @@ const CAPTAIN: &str = "You are the captain: you plan work that other agents will
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(super) struct Args {
     #[command(subcommand)]
-    other: Option<Other>,
+    other: Option<PlanCommand>,
     /// What is to be done; more can be said when the captain asks.
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     #[command(flatten)]
-    limits: Limits,
+    limits: ModelArgs,
     /// The name of the run; `plan-1` and so on when left out. An existing one is planned further.
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
 }
 
 #[derive(clap::Subcommand)]
-enum Other {
+enum PlanCommand {
     /// Write out what the captain of a run drafted in memory.
     #[command(after_help = "Example:\n  helve forge plan export plan-1 ./draft")]
     Export(draft::Export),
 }
 
 impl Args {
-    pub(super) fn run(self) -> Outcome {
-        if let Some(Other::Export(export)) = self.other {
+    pub(super) fn run(self) -> CommandResult {
+        if let Some(PlanCommand::Export(export)) = self.other {
             return export.run();
         }
-        let settings = self.choice.settings_quietly(self.limits.flags())?;
-        let home = home(&settings)?;
+        let settings = self.choice.load(self.limits.overrides())?;
+        let home = forge_dir(&settings)?;
         if let Some(text) = &self.run {
-            name("run", text)?;
+            check_file_name("run", text)?;
         }
         let runtime = setup::runtime()?;
-        let bench = Bench::new(settings, &helve_dialects::forge(), &runtime)?;
+        let bench = HelveRuntime::new(settings, &helve_dialects::forge(), &runtime)?;
         runtime.block_on(async {
-            bench.find_model(None).await?;
+            bench.resolve_model(None).await?;
             let run = match &self.run {
                 Some(text) => wanted(&home, text)?,
                 None => home.create_next()?,
             };
-            let visitor = visitor(&home, &run);
-            let (room, errand) = (Room::of(&visitor)?, visitor.errand()?);
+            let visitor = artifacts_call(&home, &run);
+            let (room, errand) = (CallArtifacts::for_call(&visitor)?, visitor.task_context()?);
             // Two captains of one run would overwrite each other's plan.
             errand.artifacts.claim().await?;
-            begin(&room, &home, &run).await?;
-            let captain = Captain::called(&bench, &home, &run, errand).await?;
-            draft::load(&room, &captain.memory).await?;
+            start_planning(&room, &home, &run).await?;
+            let captain = CaptainSession::start(&bench, &home, &run, errand).await?;
+            draft::load_draft(&room, &captain.memory).await?;
             let mut kept = Vec::new();
             let mut words = match self.prompt {
                 Some(prompt) => Some(prompt),
-                None => heard()?,
+                None => read_user_line()?,
             };
             while let Some(said) = words {
-                captain.say(&said, &room, &mut kept).await?;
+                captain.send(&said, &room, &mut kept).await?;
                 say!("");
-                words = if io::stdin().is_terminal() { heard()? } else { None };
+                words = if io::stdin().is_terminal() { read_user_line()? } else { None };
             }
-            finish(&room, &home, &run).await?;
+            report_plan(&room, &home, &run).await?;
             errand.artifacts.release().await?;
-            setup::end_servers(bench.servers()).await;
-            Ok::<_, Fault>(())
+            setup::shutdown_servers(bench.servers()).await;
+            Ok::<_, CliError>(())
         })?;
         runtime.shutdown_background();
         Ok(ExitCode::SUCCESS)
@@ -101,17 +101,17 @@ impl Args {
 }
 
 /// The run that a text names, or a new one with this label.
-fn wanted(home: &Home, text: &str) -> Result<Run, Fault> {
+fn wanted(home: &ForgeDir, text: &str) -> Result<Run, CliError> {
     if home.runs().iter().any(|it| it.label == text) || ids::is_id(text) {
-        return known(home, text);
+        return require_run(home, text);
     }
     created(home, text)
 }
 
 /// A new run with this label.
-pub(super) fn created(home: &Home, label: &str) -> Result<Run, Fault> {
+pub(super) fn created(home: &ForgeDir, label: &str) -> Result<Run, CliError> {
     home.create(label).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Fault::usage(format!(
+        io::ErrorKind::AlreadyExists => CliError::usage(format!(
             "another user of this repository has a run with the label `{label}`; choose another one with --run"
         )),
         _ => error.into(),
@@ -119,52 +119,57 @@ pub(super) fn created(home: &Home, label: &str) -> Result<Run, Fault> {
 }
 
 /// A captain, and what it drafts in.
-struct Captain {
+struct CaptainSession {
     agent: Agent,
-    memory: Memory,
+    memory: MemoryHost,
     /// Told when the draft may have changed.
-    drafted: Arc<Notify>,
+    draft_changed: Arc<Notify>,
     /// The conversation as it was opened; what is made for it lasts as long as this.
-    _seat: Arc<Session>,
+    _session: Arc<Session>,
 }
 
-impl Captain {
-    async fn called(bench: &Arc<Bench>, home: &Home, run: &Run, errand: &Errand) -> Result<Self, Fault> {
-        let need = Need {
+impl CaptainSession {
+    async fn start(
+        bench: &Arc<HelveRuntime>,
+        home: &ForgeDir,
+        run: &Run,
+        errand: &TaskContext,
+    ) -> Result<Self, CliError> {
+        let need = SessionSpec {
             id: format!("{}-captain", run.id),
             label: Some(format!("{}-captain", run.label)),
             dialect: Some("forge".into()),
             agent: Some("captain".into()),
             role: Some("captain".into()),
             workspace: Some(home.repo().to_owned()),
-            errand: Some(errand.clone()),
-            record: Some(home.events(run)?),
-            ..Need::default()
+            task: Some(errand.clone()),
+            event_file: Some(home.event_file(run)?),
+            ..SessionSpec::default()
         };
-        let (engine, seat) = bench.equip(&need)?;
-        let memory = setup::drafting(bench.settings(), &seat);
-        let mut session = seat.within(seat.workspace.clone());
-        session.draft = Some(Arc::new(memory.session(&seat.id)));
+        let (engine, seat) = bench.create_session(&need)?;
+        let memory = setup::draft_host(bench.settings(), &seat);
+        let mut session = seat.with_workspace(seat.workspace.clone());
+        session.draft_session = Some(Arc::new(memory.session(&seat.id)));
         let mut agent = Agent::new(engine, Arc::new(session), bench.model(None)?);
-        agent.system = prompt::system(&agent.engine, &agent.session, CAPTAIN).await;
+        agent.system_prompt = prompt::system_prompt(&agent.engine, &agent.session, CAPTAIN_PROMPT).await;
         agent.budget = bench.budget();
-        let (diary, drafted) = (Diary::open(home, run)?, Arc::new(Notify::new()));
+        let (diary, drafted) = (CaptainLog::open(home, run)?, Arc::new(Notify::new()));
         let changed = drafted.clone();
-        agent.watcher = Arc::new(move |event: &Event| {
-            diary.hear(event);
+        agent.listener = Arc::new(move |event: &AgentEvent| {
+            diary.record(event);
             match event {
-                Event::Text(text) => print::bytes(print::harmless(text).as_bytes()),
-                Event::Calling { name, .. } => remark!("  {name}"),
-                Event::Called { name, .. } if name.starts_with("plan_") => changed.notify_one(),
+                AgentEvent::Text(text) => print::write_stdout(print::escape_for_terminal(text).as_bytes()),
+                AgentEvent::ToolCallStarted { name, .. } => remark!("  {name}"),
+                AgentEvent::ToolCallFinished { name, .. } if name.starts_with("plan_") => changed.notify_one(),
                 _ => {}
             }
         });
-        Ok(Self { agent, memory, drafted, _seat: seat })
+        Ok(Self { agent, memory, draft_changed: drafted, _session: seat })
     }
 
     /// Says something to it. What it drafts is kept as it goes on, so that a crash loses one call at most.
-    async fn say(&self, words: &str, room: &Room<'_>, kept: &mut Vec<u8>) -> Result<(), Fault> {
-        let saying = self.agent.say(words);
+    async fn send(&self, words: &str, room: &CallArtifacts<'_>, kept: &mut Vec<u8>) -> Result<(), CliError> {
+        let saying = self.agent.send_text(words);
         tokio::pin!(saying);
         loop {
             tokio::select! {
@@ -172,46 +177,46 @@ impl Captain {
                     said?;
                     break;
                 }
-                () = self.drafted.notified() => self.keep(room, kept).await,
+                () = self.draft_changed.notified() => self.save_draft(room, kept).await,
             }
         }
-        self.keep(room, kept).await;
+        self.save_draft(room, kept).await;
         Ok(())
     }
 
     /// A draft that cannot be kept stops nobody; it is said.
-    async fn keep(&self, room: &Room<'_>, kept: &mut Vec<u8>) {
-        if let Err(fault) = draft::save(room, &self.memory, kept).await {
+    async fn save_draft(&self, room: &CallArtifacts<'_>, kept: &mut Vec<u8>) {
+        if let Err(fault) = draft::save_draft(room, &self.memory, kept).await {
             remark!("{fault}");
         }
     }
 }
 
 /// What the user types; none at the end.
-fn heard() -> Result<Option<String>, Fault> {
+fn read_user_line() -> Result<Option<String>, CliError> {
     if io::stdin().is_terminal() {
-        print::bytes(b"> ");
+        print::write_stdout(b"> ");
     }
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line)?;
     Ok((read > 0 && !line.trim().is_empty()).then(|| line.trim().to_owned()))
 }
 
-async fn begin(room: &Room<'_>, home: &Home, run: &Run) -> Result<(), Fault> {
-    room.still_planning().await?;
+async fn start_planning(room: &CallArtifacts<'_>, home: &ForgeDir, run: &Run) -> Result<(), CliError> {
+    room.require_planning().await?;
     if room.state().await?.is_none() {
-        room.keep_record("run-state.json", &planned(home, run), ExpectedVersion::Absent).await?;
+        room.write_record("run-state.json", &planned_state(home, run), ExpectedVersion::Absent).await?;
     }
     Ok(())
 }
 
 /// Says what there is now.
-async fn finish(room: &Room<'_>, home: &Home, run: &Run) -> Result<(), Fault> {
-    if room.bytes("dag.json").await?.is_none() {
+async fn report_plan(room: &CallArtifacts<'_>, home: &ForgeDir, run: &Run) -> Result<(), CliError> {
+    if room.read_bytes("dag.json").await?.is_none() {
         say!("{0} has no graph yet; go on with: helve forge plan --run {0}", run.label);
         return Ok(());
     }
-    let (tasks, refineries) = finalized(room, home, run).await?;
+    let (tasks, refineries) = finalize_plan(room, home, run).await?;
     let run = &run.label;
     say!(
         "{run}: {tasks} tasks and {refineries} refineries; look at .forge/artifacts/{run}, then: helve forge run {run}"
@@ -220,14 +225,18 @@ async fn finish(room: &Room<'_>, home: &Home, run: &Run) -> Result<(), Fault> {
 }
 
 /// The plan is whole and waits for a person: notes it, and says how many tasks and refineries there are.
-pub(super) async fn finalized(room: &Room<'_>, home: &Home, run: &Run) -> Result<(usize, usize), Fault> {
+pub(super) async fn finalize_plan(
+    room: &CallArtifacts<'_>,
+    home: &ForgeDir,
+    run: &Run,
+) -> Result<(usize, usize), CliError> {
     let dag = room.dag().await?;
     let (tasks, refineries) = dag.counts();
-    Diary::open(home, run)?.finalized(tasks, refineries, room.names("specs").await?.len());
+    CaptainLog::open(home, run)?.plan_finalized(tasks, refineries, room.list_names("specs").await?.len());
     let last = home.last_event(run);
-    let planned = || Ok(planned(home, run));
-    room.revise("run-state.json", planned, |state: &mut RunState| {
-        (state.status, state.current_phase) = (RunStatus::PlanReview, Phase::PlanReview);
+    let planned = || Ok(planned_state(home, run));
+    room.update_record("run-state.json", planned, |state: &mut RunState| {
+        (state.status, state.current_phase) = (StoredRunStatus::PlanReview, RunPhase::PlanReview);
         state.total_tasks = dag.nodes.len();
         if let Some((id, seq)) = &last {
             (state.last_event_id, state.last_event_seq) = (id.clone(), *seq);
@@ -238,6 +247,6 @@ pub(super) async fn finalized(room: &Room<'_>, home: &Home, run: &Run) -> Result
     Ok((tasks, refineries))
 }
 
-fn planned(home: &Home, run: &Run) -> RunState {
-    RunState::planned(&run.id, &home.repo().display().to_string(), helve_contract::jiff::Timestamp::now())
+fn planned_state(home: &ForgeDir, run: &Run) -> RunState {
+    RunState::new(&run.id, &home.repo().display().to_string(), helve_contract::jiff::Timestamp::now())
 }

@@ -8,20 +8,20 @@ use std::{
     time::Duration,
 };
 
-use helve_agent::forge::{Diary, Executor, Home, Run, Settings as Executing, Summary};
+use helve_agent::forge::{CaptainLog, Executor, ExecutorConfig as Executing, ForgeDir, Run, RunSummary};
 use helve_contract::{CancellationToken, Error, Tool as _, events::ArtifactKind, ids};
-use helve_tools::artifacts::{CreateSpec, CreateTask, Room, RunStatus, SetDag};
+use helve_tools::artifacts::{CallArtifacts, CreateSpec, CreateTask, SetDag, StoredRunStatus};
 
-use super::{Choice, home, known, visitor};
+use super::{SettingsArgs, artifacts_call, forge_dir, require_run};
 use crate::{
-    commands::run::Limits,
-    fault::{FAILED, Fault, Outcome},
+    commands::run::ModelArgs,
+    fault::{CliError, CommandResult, EXIT_FAILURE},
     remark, say, setup,
-    workshop::Bench,
+    workshop::HelveRuntime,
 };
 
 /// The exit code of a run that waits for a person.
-const WAITS: u8 = 3;
+const EXIT_WAITING: u8 = 3;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -29,9 +29,9 @@ pub(super) struct Args {
     #[arg(value_name = "RUN|FOLDER")]
     what: String,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     #[command(flatten)]
-    limits: Limits,
+    limits: ModelArgs,
     /// The branch that everything ends in; the one that is checked out when left out.
     #[arg(long, value_name = "BRANCH")]
     base: Option<String>,
@@ -47,28 +47,28 @@ pub(super) struct Args {
 }
 
 /// The file whose presence stops a run's executor.
-pub(crate) fn stop_file(home: &Home, run: &Run) -> Result<PathBuf, Fault> {
-    Ok(home.events(run)?.with_file_name("stop"))
+pub(crate) fn stop_file(home: &ForgeDir, run: &Run) -> Result<PathBuf, CliError> {
+    Ok(home.event_file(run)?.with_file_name("stop"))
 }
 
 /// How a run is executed.
-pub(crate) struct How {
+pub(crate) struct RunOptions {
     /// The branch that everything ends in; `None`: the one that is checked out.
     pub(crate) base: Option<String>,
     /// Agents at once.
-    pub(crate) parallel: usize,
+    pub(crate) max_agents: usize,
     /// How long an agent may be silent.
     pub(crate) stale_after: Duration,
     /// Change requests wait for a person, and not for the captain.
     pub(crate) ask_about_changes: bool,
 }
 
-impl Default for How {
+impl Default for RunOptions {
     fn default() -> Self {
         let usual = Executing::default();
         Self {
             base: None,
-            parallel: usual.parallel,
+            max_agents: usual.max_agents,
             stale_after: usual.stale_after,
             ask_about_changes: usual.ask_about_changes,
         }
@@ -76,28 +76,33 @@ impl Default for How {
 }
 
 /// Why a run could not be taken up.
-pub(crate) enum Untaken {
+pub(crate) enum ClaimError {
     /// Another executor works in this repository; the text says which.
     Busy(String),
     /// Something else is in the way.
-    Fault(Fault),
+    Other(CliError),
 }
 
-impl From<Untaken> for Fault {
-    fn from(untaken: Untaken) -> Self {
+impl From<ClaimError> for CliError {
+    fn from(untaken: ClaimError) -> Self {
         match untaken {
-            Untaken::Busy(text) => Self::failed(text),
-            Untaken::Fault(fault) => fault,
+            ClaimError::Busy(text) => Self::failed(text),
+            ClaimError::Other(fault) => fault,
         }
     }
 }
 
 /// Takes a run up in this process: from here on nobody else can execute in the repository. The bench must have found its
 /// model. What comes back does nothing before it is given to [`execute`].
-pub(crate) fn take_up(bench: &Arc<Bench>, home: &Home, run: &Run, how: &How) -> Result<Executor, Untaken> {
-    let base = how.base.clone().map_or_else(|| checked_out(home.repo()), Ok).map_err(Untaken::Fault)?;
+pub(crate) fn claim_run(
+    bench: &Arc<HelveRuntime>,
+    home: &ForgeDir,
+    run: &Run,
+    how: &RunOptions,
+) -> Result<Executor, ClaimError> {
+    let base = how.base.clone().map_or_else(|| current_branch(home.repo()), Ok).map_err(ClaimError::Other)?;
     let executing = Executing {
-        parallel: how.parallel.clamp(1, 16),
+        max_agents: how.max_agents.clamp(1, 16),
         stale_after: how.stale_after.max(Duration::from_secs(1)),
         heartbeat: (how.stale_after / 2).clamp(Duration::from_secs(1), Duration::from_secs(30)),
         budget: bench.budget(),
@@ -106,18 +111,18 @@ pub(crate) fn take_up(bench: &Arc<Bench>, home: &Home, run: &Run, how: &How) -> 
         ..Executing::default()
     };
     let executor = Executor::open(bench.clone(), home.clone(), run, &base, executing).map_err(|error| match error {
-        Error::Denied(text) => Untaken::Busy(text),
-        error => Untaken::Fault(error.into()),
+        Error::Denied(text) => ClaimError::Busy(text),
+        error => ClaimError::Other(error.into()),
     })?;
     // Whoever asked an earlier executor to stop did not mean this one.
-    _ = fs::remove_file(stop_file(home, run).map_err(Untaken::Fault)?);
+    _ = fs::remove_file(stop_file(home, run).map_err(ClaimError::Other)?);
     Ok(executor)
 }
 
 /// Executes a run until all is merged, or somebody must decide. It ends early when `cancel` is cancelled, and when
 /// `helve forge cancel` asks for it; its agents get a moment to end.
-pub(crate) async fn execute(executor: &Executor, cancel: &CancellationToken) -> Result<Summary, Fault> {
-    let stop = stop_file(executor.home(), executor.planned_run())?;
+pub(crate) async fn execute(executor: &Executor, cancel: &CancellationToken) -> Result<RunSummary, CliError> {
+    let stop = stop_file(executor.forge_dir(), executor.planned_run())?;
     let watch = async {
         while !stop.exists() {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -127,101 +132,101 @@ pub(crate) async fn execute(executor: &Executor, cancel: &CancellationToken) -> 
     };
     tokio::select! {
         summary = executor.run(cancel) => Ok(summary?),
-        () = watch => Err(Fault::failed("the run was not waited for")),
+        () = watch => Err(CliError::failed("the run was not waited for")),
     }
 }
 
 impl Args {
-    pub(super) fn run(self) -> Outcome {
-        let settings = self.choice.settings_quietly(self.limits.flags())?;
-        let home = home(&settings)?;
+    pub(super) fn run(self) -> CommandResult {
+        let settings = self.choice.load(self.limits.overrides())?;
+        let home = forge_dir(&settings)?;
         let runtime = setup::runtime()?;
         let run = match Path::new(&self.what) {
-            folder if folder.join("dag.json").is_file() => runtime.block_on(imported(&home, folder))?,
-            _ => known(&home, &self.what)?,
+            folder if folder.join("dag.json").is_file() => runtime.block_on(import_plan(&home, folder))?,
+            _ => require_run(&home, &self.what)?,
         };
-        let how = How {
+        let how = RunOptions {
             base: self.base,
-            parallel: self.parallel,
+            max_agents: self.parallel,
             stale_after: Duration::from_secs(self.stale_after),
             ask_about_changes: self.ask_about_changes,
         };
-        let bench = Bench::new(settings, &helve_dialects::forge(), &runtime)?;
+        let bench = HelveRuntime::new(settings, &helve_dialects::forge(), &runtime)?;
         let summary = runtime.block_on(async {
-            bench.find_model(None).await?;
-            let executor = take_up(&bench, &home, &run, &how)?;
+            bench.resolve_model(None).await?;
+            let executor = claim_run(&bench, &home, &run, &how)?;
             say!("executing {0}; watch it with: helve forge watch {0}", run.label);
             let cancel = CancellationToken::new();
             let asked = async {
                 tokio::select! {
-                    () = setup::asked_to_stop() => cancel.cancel(),
+                    () = setup::wait_for_shutdown_signal() => cancel.cancel(),
                     () = cancel.cancelled() => {}
                 }
                 remark!("stopping; agents get a moment to end");
-                setup::asked_to_stop().await;
+                setup::wait_for_shutdown_signal().await;
             };
             let summary = tokio::select! {
                 summary = execute(&executor, &cancel) => summary?,
                 // Whoever asks twice does not want to wait.
                 () = asked => std::process::exit(130),
             };
-            setup::end_servers(bench.servers()).await;
-            Ok::<_, Fault>(summary)
+            setup::shutdown_servers(bench.servers()).await;
+            Ok::<_, CliError>(summary)
         })?;
         runtime.shutdown_background();
-        Ok(told(&run.label, &summary))
+        Ok(print_summary(&run.label, &summary))
     }
 }
 
 /// Says how it ended.
-fn told(run: &str, summary: &Summary) -> ExitCode {
+fn print_summary(run: &str, summary: &RunSummary) -> ExitCode {
     say!("{run}: {}, {} of {} merged", summary.status, summary.merged, summary.total);
-    for text in &summary.remarks {
+    for text in &summary.notes {
         say!("{text}");
     }
     for task in &summary.exhausted {
         say!("{task} has used all of its attempts; see: helve forge status {run}");
     }
-    for request in &summary.waiting {
+    for request in &summary.pending_requests {
         say!("{request} waits for you: helve forge approve {run} {request}");
     }
     match summary.status {
-        RunStatus::Completed => ExitCode::SUCCESS,
-        RunStatus::Paused => ExitCode::from(WAITS),
-        _ => ExitCode::from(FAILED),
+        StoredRunStatus::Completed => ExitCode::SUCCESS,
+        StoredRunStatus::Paused => ExitCode::from(EXIT_WAITING),
+        _ => ExitCode::from(EXIT_FAILURE),
     }
 }
 
 /// The branch that is checked out.
-fn checked_out(repo: &Path) -> Result<String, Fault> {
+fn current_branch(repo: &Path) -> Result<String, CliError> {
     let head = fs::read_to_string(repo.join(".git/HEAD")).unwrap_or_default();
     let branch = head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned);
-    branch.ok_or_else(|| Fault::usage("no branch is checked out here; name one with --base"))
+    branch.ok_or_else(|| CliError::usage("no branch is checked out here; name one with --base"))
 }
 
 /// A plan from a folder becomes a run: checked as if its captain had written it.
-async fn imported(home: &Home, folder: &Path) -> Result<Run, Fault> {
+async fn import_plan(home: &ForgeDir, folder: &Path) -> Result<Run, CliError> {
     let text = fs::read_to_string(folder.join("dag.json"))?;
     let mut dag: serde_json::Map<_, _> =
-        serde_json::from_str(&text).map_err(|error| Fault::usage(format!("dag.json does not parse: {error}")))?;
+        serde_json::from_str(&text).map_err(|error| CliError::usage(format!("dag.json does not parse: {error}")))?;
     let named = folder.canonicalize()?.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     // The id of a run says nothing here: the plan becomes a run of its own.
     let label = dag.get("runId").and_then(|it| it.as_str()).filter(|it| !ids::is_id(it)).map_or(named, str::to_owned);
     dag.remove("runId");
-    helve_tools::artifacts::name("run", &label)?;
+    helve_tools::artifacts::check_file_name("run", &label)?;
     let run = match home.runs().into_iter().find(|it| it.label == label) {
         Some(run) => run,
         None => super::plan::created(home, &label)?,
     };
-    let call = visitor(home, &run);
+    let call = artifacts_call(home, &run);
     // An import that was cut off is done again; its last step is the graph.
-    let room = Room::of(&call)?;
-    if room.bytes("dag.json").await?.is_some() {
+    let room = CallArtifacts::for_call(&call)?;
+    if room.read_bytes("dag.json").await?.is_some() {
         return Ok(run);
     }
-    call.errand()?.artifacts.claim().await?;
-    let diary = Diary::open(home, &run)?;
-    for (kind, path) in documents(folder)? {
+    call.task_context()?.artifacts.claim().await?;
+    let diary = CaptainLog::open(home, &run)?;
+    for (kind, path) in plan_documents(folder)? {
         let content = fs::read_to_string(&path)?;
         let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let kept = match kind {
@@ -231,18 +236,18 @@ async fn imported(home: &Home, folder: &Path) -> Result<Run, Fault> {
                 CreateTask { task_id, content }.run(&call).await
             }
         };
-        let kept = kept.map_err(|error| Fault::failed(format!("{}: {error}", path.display())))?;
-        diary.written(kept["path"].as_str().unwrap_or_default(), kind);
+        let kept = kept.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))?;
+        diary.artifact_written(kept["path"].as_str().unwrap_or_default(), kind);
     }
     let kept = SetDag { dag }.run(&call).await?;
-    diary.written(kept["path"].as_str().unwrap_or_default(), ArtifactKind::Dag);
-    super::plan::finalized(&room, home, &run).await?;
-    call.errand()?.artifacts.release().await?;
+    diary.artifact_written(kept["path"].as_str().unwrap_or_default(), ArtifactKind::Dag);
+    super::plan::finalize_plan(&room, home, &run).await?;
+    call.task_context()?.artifacts.release().await?;
     Ok(run)
 }
 
 /// The documents of a plan in a folder.
-fn documents(folder: &Path) -> Result<Vec<(ArtifactKind, PathBuf)>, Fault> {
+fn plan_documents(folder: &Path) -> Result<Vec<(ArtifactKind, PathBuf)>, CliError> {
     let mut found = Vec::new();
     for (kind, name) in [(ArtifactKind::Spec, "specs"), (ArtifactKind::Task, "tasks")] {
         let dir = folder.join(name);

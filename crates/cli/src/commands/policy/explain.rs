@@ -5,14 +5,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use helve_agent::Need;
+use helve_agent::SessionSpec;
 use helve_contract::{Call, Effects, Session, Spec, ids};
 use helve_engine::{Basis, Engine, Explanation, Mode, Outcome};
 use helve_runtime::Caller;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{config::Settings, fault::Fault, print::harmless, setup, workshop::Bench};
+use crate::{config::Settings, fault::CliError, print::escape_for_terminal, setup, workshop::HelveRuntime};
 
 /// A call that is asked about: a command line, or a tool with its arguments.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -44,9 +44,11 @@ impl Query {
     }
 
     /// About a call, with its arguments as JSON.
-    pub(crate) fn call(tool: String, args: &str) -> Result<Self, Fault> {
+    pub(crate) fn call(tool: String, args: &str) -> Result<Self, CliError> {
         let args = serde_json::from_str(args).map_err(|error| {
-            Fault::usage(format!("the arguments are not JSON: {error}. Quote them, such as '{{\"path\":\"a.txt\"}}'"))
+            CliError::usage(format!(
+                "the arguments are not JSON: {error}. Quote them, such as '{{\"path\":\"a.txt\"}}'"
+            ))
         })?;
         Ok(Self { tool: Some(tool), args, ..Self::default() })
     }
@@ -85,26 +87,26 @@ impl Explainer {
     }
 
     /// What would happen to a call.
-    pub(crate) async fn explain(&self, bench: &Bench, query: &Query) -> Result<Explained, Fault> {
+    pub(crate) async fn explain(&self, bench: &HelveRuntime, query: &Query) -> Result<Explained, CliError> {
         let settings = bench.settings();
         let name = query.dialect.as_deref().unwrap_or(settings.dialect());
         let dialect =
-            helve_dialects::by_name(name).ok_or_else(|| Fault::usage(format!("there is no dialect `{name}`")))?;
+            helve_dialects::by_name(name).ok_or_else(|| CliError::usage(format!("there is no dialect `{name}`")))?;
         let configured = setup::mode(settings);
         let mode = query.mode.or(configured).unwrap_or(dialect.mode);
         let (engine, session) = self.session(bench, dialect.name, mode)?;
         let (tool, args) = match (&query.command, &query.tool) {
             (Some(command), None) => {
                 let tool = command_tool(&engine).ok_or_else(|| {
-                    Fault::usage(format!("the dialect {name} has no tool for commands here; name a tool"))
+                    CliError::usage(format!("the dialect {name} has no tool for commands here; name a tool"))
                 })?;
                 (tool, json!({ "command": command }))
             }
             (None, Some(tool)) if engine.find(tool).is_none() => {
-                return Err(Fault::usage(crate::commands::call::absent(tool, &engine)));
+                return Err(CliError::usage(crate::commands::call::missing_tool_message(tool, &engine)));
             }
             (None, Some(tool)) => (tool.clone(), if query.args.is_null() { json!({}) } else { query.args.clone() }),
-            _ => return Err(Fault::usage("give either a command or a tool with its arguments")),
+            _ => return Err(CliError::usage("give either a command or a tool with its arguments")),
         };
         let explanation = engine.explain(&tool, args, &Call::new("policy", session)).await;
         let mode_from = match (query.mode, configured) {
@@ -112,7 +114,7 @@ impl Explainer {
             (None, Some(_)) => origins(settings, "approval.mode"),
             (None, None) => format!("default of the dialect {name}"),
         };
-        let executes = engine.find(&tool).is_some_and(|it| it.spec.effects.has(Effects::EXECUTES));
+        let executes = engine.find(&tool).is_some_and(|it| it.spec.effects.contains(Effects::EXECUTES));
         let sandbox = executes.then(|| {
             let level = settings.config.sandbox.level.as_str().to_owned();
             (level, origins(settings, "sandbox.level"))
@@ -121,18 +123,18 @@ impl Explainer {
         Ok(Explained { explanation, dialect: dialect.name.to_owned(), rules, mode_from, sandbox })
     }
 
-    fn session(&self, bench: &Bench, dialect: &str, mode: Mode) -> Result<EngineSession, Fault> {
+    fn session(&self, bench: &HelveRuntime, dialect: &str, mode: Mode) -> Result<EngineSession, CliError> {
         let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (dialect.to_owned(), mode.name());
         if let Some((engine, session)) = engines.get(&key) {
             return Ok((engine.clone(), session.clone()));
         }
-        let need = Need {
+        let need = SessionSpec {
             id: ids::new_id(),
             label: Some(format!("policy-{dialect}-{}", mode.name())),
             dialect: Some(dialect.to_owned()),
             mode: Some(mode),
-            ..Need::default()
+            ..SessionSpec::default()
         };
         let opened = bench.session(need).caller(self.caller.clone()).build()?;
         engines.insert(key, (opened.engine.clone(), opened.session.clone()));
@@ -143,9 +145,9 @@ impl Explainer {
 /// The tool of a dialect that runs a command line.
 fn command_tool(engine: &Engine) -> Option<String> {
     let runs_line = |spec: &Spec| {
-        let takes = spec.schema.pointer("/properties/command").is_some();
-        let needs = spec.schema["required"].as_array().is_some_and(|it| it.iter().any(|name| name == "command"));
-        takes && needs && spec.effects.has(Effects::EXECUTES)
+        let takes = spec.input_schema.pointer("/properties/command").is_some();
+        let needs = spec.input_schema["required"].as_array().is_some_and(|it| it.iter().any(|name| name == "command"));
+        takes && needs && spec.effects.contains(Effects::EXECUTES)
     };
     engine.specs().find(|spec| runs_line(spec)).map(|spec| spec.name.clone())
 }
@@ -188,7 +190,7 @@ impl Explained {
         };
         if let Some(question) = &self.explanation.question {
             json["question"] = json!({
-                "summary": question.summary, "grant": question.grant, "broader": question.broader,
+                "summary": question.summary, "grant": question.session_grant, "broader": question.broader,
             });
         }
         json
@@ -197,9 +199,14 @@ impl Explained {
     /// All of it for people.
     pub(crate) fn text(&self) -> String {
         let it = &self.explanation;
-        let mut lines = vec![format!("{}: {}", it.outcome.name(), harmless(&it.why))];
+        let mut lines = vec![format!("{}: {}", it.outcome.name(), escape_for_terminal(&it.why))];
         for rule in &self.rules {
-            lines.push(format!("  rule     {} ({}, from {})", harmless(&rule.rule), rule.setting, rule.from));
+            lines.push(format!(
+                "  rule     {} ({}, from {})",
+                escape_for_terminal(&rule.rule),
+                rule.setting,
+                rule.from
+            ));
         }
         if self.rules.is_empty() {
             lines.push(format!("  rule     none; {}", basis_text(&it.basis)));
@@ -211,24 +218,24 @@ impl Explained {
         }
         for command in &it.commands {
             let rule = command.allowed_by.as_ref().map(|rule| format!(", allowed by {rule}")).unwrap_or_default();
-            lines.push(format!("  command  {} [{}{rule}]", harmless(&command.text), command.role));
+            lines.push(format!("  command  {} [{}{rule}]", escape_for_terminal(&command.text), command.role));
         }
         for why in &it.unclear {
-            lines.push(format!("  unclear  {}", harmless(why)));
+            lines.push(format!("  unclear  {}", escape_for_terminal(why)));
         }
         for path in &it.paths {
             let why = path.refused.as_ref().map(|why| format!(": refused, {why}")).unwrap_or_default();
-            lines.push(format!("  {:8} {}{}", path.access, harmless(&path.path), harmless(&why)));
+            lines.push(format!("  {:8} {}{}", path.access, escape_for_terminal(&path.path), escape_for_terminal(&why)));
         }
         if let Some(host) = &it.host {
-            lines.push(format!("  host     {}", harmless(host)));
+            lines.push(format!("  host     {}", escape_for_terminal(host)));
         }
         if !it.suggested_rules.is_empty() {
             let rules = it.suggested_rules.join(", ");
-            lines.push(format!("  allow    with {} in approval.allow", harmless(&rules)));
+            lines.push(format!("  allow    with {} in approval.allow", escape_for_terminal(&rules)));
         }
         if let Some(broader) = it.question.as_ref().and_then(|it| it.broader.as_ref()) {
-            lines.push(format!("  broader  {}", harmless(broader)));
+            lines.push(format!("  broader  {}", escape_for_terminal(broader)));
         }
         lines.join("\n")
     }

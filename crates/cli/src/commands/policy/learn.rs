@@ -11,7 +11,7 @@ use helve_engine::{Basis, Explanation, Mode, Outcome};
 use serde_json::Value;
 
 use super::explain::{Explainer, Query};
-use crate::{fault::Fault, print::harmless, workshop::Bench};
+use crate::{fault::CliError, print::escape_for_terminal, workshop::HelveRuntime};
 
 /// The largest record that is read.
 const MAX_RECORD: u64 = 256 << 20;
@@ -46,8 +46,8 @@ pub(super) struct Learned {
 }
 
 /// Reads the calls of a record that have a result.
-pub(super) fn read(file: &Path) -> Result<Vec<RecordedCall>, Fault> {
-    let wrong = |error: &dyn std::fmt::Display| Fault::failed(format!("cannot read {}: {error}", file.display()));
+pub(super) fn read(file: &Path) -> Result<Vec<RecordedCall>, CliError> {
+    let wrong = |error: &dyn std::fmt::Display| CliError::failed(format!("cannot read {}: {error}", file.display()));
     if fs::metadata(file).map_err(|error| wrong(&error))?.len() > MAX_RECORD {
         return Err(wrong(&format!("it has more than {} MiB", MAX_RECORD >> 20)));
     }
@@ -74,7 +74,7 @@ fn calls(record: &str) -> Vec<RecordedCall> {
 }
 
 /// Judges each call by the settings in force and proposes rules for those that would be asked about.
-pub(super) async fn learn(bench: &Bench, explainer: &Explainer, calls: &[RecordedCall], mode: Mode) -> Learned {
+pub(super) async fn learn(bench: &HelveRuntime, explainer: &Explainer, calls: &[RecordedCall], mode: Mode) -> Learned {
     let mut learned = Learned::default();
     let mut proposals: Vec<Proposal> = Vec::new();
     let mut refused = BTreeSet::new();
@@ -152,7 +152,8 @@ fn granted_by(rule: &str, explanation: &Explanation) -> String {
 fn shown(call: &RecordedCall) -> String {
     let text = call.args["command"].as_str().map_or_else(|| call.args.to_string(), str::to_owned);
     let short: String = text.chars().take(100).collect();
-    harmless(&format!("{} {short}{}", call.tool, if short.len() < text.len() { " …" } else { "" })).into_owned()
+    escape_for_terminal(&format!("{} {short}{}", call.tool, if short.len() < text.len() { " …" } else { "" }))
+        .into_owned()
 }
 
 impl Learned {
@@ -163,15 +164,18 @@ impl Learned {
             text += "No rule is needed or possible.\n";
         }
         for Proposal { rule, calls, grants } in &self.proposals {
-            text +=
-                &format!("{}\n    grants: {}\n    calls in this session: {calls}\n", harmless(rule), harmless(grants));
+            text += &format!(
+                "{}\n    grants: {}\n    calls in this session: {calls}\n",
+                escape_for_terminal(rule),
+                escape_for_terminal(grants)
+            );
         }
         text += &format!("{} more calls pass without a rule.\n", self.passing);
         if !self.left_out.is_empty() {
             text += "No rule is proposed for:\n";
         }
         for (call, why) in &self.left_out {
-            text += &format!("    {call}\n        {}\n", harmless(why));
+            text += &format!("    {call}\n        {}\n", escape_for_terminal(why));
         }
         text
     }

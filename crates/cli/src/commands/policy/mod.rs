@@ -16,12 +16,12 @@ use helve_runtime::Caller;
 
 pub(crate) use explain::{Explainer, Query};
 
-use super::Choice;
+use super::SettingsArgs;
 use crate::{
-    fault::{FAILED, Fault, Outcome},
+    fault::{CliError, CommandResult, EXIT_FAILURE},
     outside::Wanted,
     say, setup,
-    workshop::Bench,
+    workshop::HelveRuntime,
 };
 
 /// Explain what the rules say about a call, and test rules.
@@ -66,7 +66,7 @@ struct ExplainArgs {
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -98,7 +98,7 @@ struct TestArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
 }
 
 /// Propose the narrowest allow rules for what ran in a session.
@@ -123,12 +123,12 @@ struct LearnArgs {
     #[arg(long)]
     write: bool,
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
 }
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self.what {
             What::Explain(args) => args.run(),
             What::Test(args) => args.run(),
@@ -138,11 +138,11 @@ impl Args {
 }
 
 impl ExplainArgs {
-    fn run(self) -> Outcome {
-        let settings = self.choice.settings()?;
+    fn run(self) -> CommandResult {
+        let settings = self.choice.load_and_warn()?;
         let dialect = match &self.tool {
-            Some(tool) => super::call::dialect_with(tool, self.choice.dialect.is_some(), &settings)?,
-            None => super::dialect(&settings)?,
+            Some(tool) => super::call::select_dialect(tool, self.choice.dialect.is_some(), &settings)?,
+            None => super::configured_dialect(&settings)?,
         };
         let query = Query {
             dialect: Some(dialect.name.to_owned()),
@@ -154,13 +154,13 @@ impl ExplainArgs {
         };
         let runtime = setup::runtime()?;
         let wanted = query.tool.clone().unwrap_or_default();
-        let bench = Bench::with_external(settings, &dialect, &Wanted::For(&wanted), &runtime)?;
+        let bench = HelveRuntime::with_external(settings, &dialect, &Wanted::WithTool(&wanted), &runtime)?;
         let explainer = Explainer::new(Caller::Person);
         let explained = runtime.block_on(explainer.explain(&bench, &query));
-        runtime.block_on(setup::end_servers(bench.servers()));
+        runtime.block_on(setup::shutdown_servers(bench.servers()));
         let explained = explained?;
         if self.json {
-            say!("{}", serde_json::to_string_pretty(&explained.json()).map_err(|it| Fault::failed(it.to_string()))?);
+            say!("{}", serde_json::to_string_pretty(&explained.json()).map_err(|it| CliError::failed(it.to_string()))?);
         } else {
             say!("{}", explained.text());
         }
@@ -169,48 +169,48 @@ impl ExplainArgs {
 }
 
 impl TestArgs {
-    fn run(self) -> Outcome {
-        let settings = self.choice.settings()?;
-        let dialect = super::dialect(&settings)?;
+    fn run(self) -> CommandResult {
+        let settings = self.choice.load_and_warn()?;
+        let dialect = super::configured_dialect(&settings)?;
         let tests = rule_tests::read(&self.file)?;
         let runtime = setup::runtime()?;
-        let bench = Bench::with_external(settings, &dialect, &Wanted::All, &runtime)?;
+        let bench = HelveRuntime::with_external(settings, &dialect, &Wanted::All, &runtime)?;
         let results = runtime.block_on(rule_tests::run(&bench, &tests));
-        runtime.block_on(setup::end_servers(bench.servers()));
+        runtime.block_on(setup::shutdown_servers(bench.servers()));
         let results = results?;
         say!("{}", rule_tests::table(&tests, &results));
         Ok(if results.iter().all(rule_tests::TestResult::is_passed) {
             ExitCode::SUCCESS
         } else {
-            ExitCode::from(FAILED)
+            ExitCode::from(EXIT_FAILURE)
         })
     }
 }
 
 impl LearnArgs {
-    fn run(self) -> Outcome {
-        let settings = self.choice.settings()?;
-        let dialect = super::dialect(&settings)?;
+    fn run(self) -> CommandResult {
+        let settings = self.choice.load_and_warn()?;
+        let dialect = super::configured_dialect(&settings)?;
         let (state, _) = crate::state::open(&settings)?;
         let calls = learn::read(&record(&state.join("runs"), &self.session)?)?;
         let runtime = setup::runtime()?;
-        let bench = Bench::with_external(settings, &dialect, &Wanted::All, &runtime)?;
+        let bench = HelveRuntime::with_external(settings, &dialect, &Wanted::All, &runtime)?;
         let explainer = Explainer::new(Caller::Person);
         let learned = runtime.block_on(learn::learn(&bench, &explainer, &calls, self.mode));
-        runtime.block_on(setup::end_servers(bench.servers()));
+        runtime.block_on(setup::shutdown_servers(bench.servers()));
         say!("{}", learned.text().trim_end());
         let rules = learned.rules();
         if rules.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
         let file =
-            crate::config::user_file().ok_or_else(|| Fault::usage("HOME is not set, so there are no settings"))?;
+            crate::config::user_file().ok_or_else(|| CliError::usage("HOME is not set, so there are no settings"))?;
         if !self.write {
             say!("Nothing was written. Add --write to put the rules into approval.allow of {}.", file.display());
             return Ok(ExitCode::SUCCESS);
         }
         let old = if file.exists() {
-            fs::read_to_string(&file).map_err(|it| Fault::failed(it.to_string()))?
+            fs::read_to_string(&file).map_err(|it| CliError::failed(it.to_string()))?
         } else {
             String::new()
         };
@@ -220,7 +220,7 @@ impl LearnArgs {
         } else {
             Err("it is not TOML; add the rules there".to_owned())
         };
-        let new = new.map_err(|why| Fault::failed(format!("{} was not changed: {why}", file.display())))?;
+        let new = new.map_err(|why| CliError::failed(format!("{} was not changed: {why}", file.display())))?;
         super::install::write(&file, file.exists().then_some(&*old), &new)?;
         say!("Added {} rules to approval.allow of {}.", rules.len(), file.display());
         Ok(ExitCode::SUCCESS)
@@ -228,18 +228,18 @@ impl LearnArgs {
 }
 
 /// The record of a session, by its id or the beginning or end of it.
-fn record(runs: &Path, session: &str) -> Result<PathBuf, Fault> {
+fn record(runs: &Path, session: &str) -> Result<PathBuf, CliError> {
     let names = fs::read_dir(runs).into_iter().flatten().flatten().filter_map(|it| it.file_name().into_string().ok());
     let names: Vec<String> = names.filter(|it| it.starts_with(session) || it.ends_with(session)).collect();
     let is_name = !session.is_empty() && !session.contains('/');
     match names.as_slice() {
         _ if names.iter().any(|it| it == session) && is_name => Ok(runs.join(session).join("events.ndjson")),
         [only] if is_name => Ok(runs.join(only).join("events.ndjson")),
-        [] | [_] => Err(Fault::usage(format!(
+        [] | [_] => Err(CliError::usage(format!(
             "no session `{session}` has a record in {}. `helve sessions list` lists sessions; `events = \"off\"` keeps no record",
             runs.display()
         ))),
-        many => Err(Fault::usage(format!(
+        many => Err(CliError::usage(format!(
             "`{session}` is the beginning or end of {} sessions; write more of it",
             many.len()
         ))),

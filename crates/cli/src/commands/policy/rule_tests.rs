@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::explain::{Explained, Explainer, Query};
-use crate::{fault::Fault, print::harmless, workshop::Bench};
+use crate::{fault::CliError, print::escape_for_terminal, workshop::HelveRuntime};
 
 /// The largest file of tests, in bytes.
 const MAX_FILE: u64 = 4 << 20;
@@ -69,8 +69,8 @@ impl TestResult {
 }
 
 /// Reads a file of tests.
-pub(super) fn read(path: &Path) -> Result<Vec<RuleTest>, Fault> {
-    let wrong = |why: String| Fault::usage(format!("{}: {why}", path.display()));
+pub(super) fn read(path: &Path) -> Result<Vec<RuleTest>, CliError> {
+    let wrong = |why: String| CliError::usage(format!("{}: {why}", path.display()));
     let size = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
     if size > MAX_FILE {
         return Err(wrong(format!("{size} bytes; at most {MAX_FILE} are read")));
@@ -84,10 +84,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<RuleTest>, Fault> {
 }
 
 impl RuleTest {
-    fn query(&self) -> Result<Query, Fault> {
-        let mode = self.mode.as_deref().map(str::parse).transpose().map_err(Fault::usage)?;
+    fn query(&self) -> Result<Query, CliError> {
+        let mode = self.mode.as_deref().map(str::parse).transpose().map_err(CliError::usage)?;
         let args = match &self.args {
-            Some(args) => serde_json::to_value(args).map_err(|error| Fault::usage(error.to_string()))?,
+            Some(args) => serde_json::to_value(args).map_err(|error| CliError::usage(error.to_string()))?,
             None => Value::Null,
         };
         let (command, tool, dialect) = (self.command.clone(), self.tool.clone(), self.dialect.clone());
@@ -104,12 +104,12 @@ impl RuleTest {
             }
             _ => "(no call)".to_owned(),
         };
-        harmless(&call.replace('\n', "\\n")).into_owned()
+        escape_for_terminal(&call.replace('\n', "\\n")).into_owned()
     }
 }
 
 /// Runs the tests in order.
-pub(super) async fn run(bench: &Bench, tests: &[RuleTest]) -> Result<Vec<TestResult>, Fault> {
+pub(super) async fn run(bench: &HelveRuntime, tests: &[RuleTest]) -> Result<Vec<TestResult>, CliError> {
     let explainer = Explainer::new(Caller::Person);
     let mut results = Vec::new();
     for (at, test) in tests.iter().enumerate() {
@@ -117,7 +117,7 @@ pub(super) async fn run(bench: &Bench, tests: &[RuleTest]) -> Result<Vec<TestRes
             Ok(query) => explainer.explain(bench, &query).await,
             Err(fault) => Err(fault),
         };
-        let explained = explained.map_err(|fault| Fault::usage(format!("test {}: {fault}", at + 1)))?;
+        let explained = explained.map_err(|fault| CliError::usage(format!("test {}: {fault}", at + 1)))?;
         results.push(result(test, &explained));
     }
     Ok(results)
@@ -143,7 +143,11 @@ pub(super) fn table(tests: &[RuleTest], results: &[TestResult]) -> String {
         if !result.passed {
             let rule = test.rule.as_ref().map(|rule| format!(" by the rule {rule}")).unwrap_or_default();
             let expected = test.expect.outcome().name();
-            lines.push(format!("      expected {expected}{rule}; got {}: {}", result.outcome, harmless(&result.why)));
+            lines.push(format!(
+                "      expected {expected}{rule}; got {}: {}",
+                result.outcome,
+                escape_for_terminal(&result.why)
+            ));
         }
     }
     let failed = results.iter().filter(|it| !it.passed).count();

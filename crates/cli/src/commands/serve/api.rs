@@ -5,21 +5,21 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    calls::Consent,
-    routes::{Query, parsed},
-    say::No,
-    site::Site,
+    calls::CallConsent,
+    routes::{QueryParams, parse_body},
+    say::ApiError,
+    site::AppState,
 };
 use crate::{
     commands::{call, doctor},
     setup,
-    wire::{self, Format},
+    wire::{self, DefinitionFormat},
 };
 
 /// A call as it comes in.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Order {
+struct CallBody {
     dialect: Option<String>,
     tool: String,
     #[serde(default)]
@@ -29,60 +29,60 @@ struct Order {
     ask: bool,
 }
 
-impl Site {
+impl AppState {
     /// What a model sees, and what it costs: of one dialect, or of all.
-    pub(super) fn tools(&self, query: &Query) -> Result<Value, No> {
+    pub(super) fn tools(&self, query: &QueryParams) -> Result<Value, ApiError> {
         let dialects = match query.get("dialect") {
-            Some(name) => vec![dialect(name)?],
+            Some(name) => vec![find_dialect(name)?],
             None => helve_dialects::all(),
         };
-        let settings = self.bench.settings();
+        let settings = self.runtime.settings();
         let listed = dialects.into_iter().map(|dialect| {
             let name = dialect.name;
-            let engine = setup::listing(settings, dialect).map_err(No::broken)?;
+            let engine = setup::listing_engine(settings, dialect).map_err(ApiError::internal)?;
             let tools = engine.specs().map(|spec| {
-                let mut tool = wire::definition(&spec, Format::Json);
-                tool["tokens"] = wire::bill(&spec, Format::Openai).into();
+                let mut tool = wire::definition(&spec, DefinitionFormat::Json);
+                tool["tokens"] = wire::definition_tokens(&spec, DefinitionFormat::Openai).into();
                 tool
             });
             let tools: Vec<_> = tools.collect();
             let sum: u64 = tools.iter().filter_map(|it| it["tokens"].as_u64()).sum();
             Ok(json!({ "dialect": name, "tokens": sum, "tools": tools }))
         });
-        let listed: Vec<_> = listed.collect::<Result<_, No>>()?;
+        let listed: Vec<_> = listed.collect::<Result<_, ApiError>>()?;
         Ok(json!({ "default": settings.dialect(), "encoding": "o200k_base", "dialects": listed }))
     }
 
     /// One call. A tool that failed is an answer like any other.
-    pub(super) async fn call(&self, body: &[u8]) -> Result<Value, No> {
-        let order: Order = parsed(body)?;
+    pub(super) async fn call(&self, body: &[u8]) -> Result<Value, ApiError> {
+        let order: CallBody = parse_body(body)?;
         let dialect = match &order.dialect {
-            Some(name) => dialect(name)?.name,
-            None => self.bench.settings().dialect(),
+            Some(name) => find_dialect(name)?.name,
+            None => self.runtime.settings().dialect(),
         };
-        if self.closing.is_cancelled() {
-            return Err(No::busy("the server is about to end"));
+        if self.shutdown.is_cancelled() {
+            return Err(ApiError::unavailable("the server is about to end"));
         }
-        let consent = if order.ask { Consent::Asked } else { Consent::Given };
+        let consent = if order.ask { CallConsent::Required } else { CallConsent::Implied };
         let reply = self.calls.call(dialect, consent, &order.tool, Value::Object(order.args)).await?;
-        let mut told = call::whole(&reply);
+        let mut told = call::reply_json(&reply);
         told["dialect"] = dialect.into();
         told["tool"] = order.tool.into();
         Ok(told)
     }
 
     /// What works on this machine, found out by trying it.
-    pub(super) async fn machine(&self) -> Result<Value, No> {
-        let _turn = self.doctor.acquire().await.map_err(No::broken)?;
-        let bench = self.bench.clone();
-        tokio::task::spawn_blocking(move || doctor::report(bench.settings())).await.map_err(No::broken)
+    pub(super) async fn doctor_report(&self) -> Result<Value, ApiError> {
+        let _turn = self.doctor_permit.acquire().await.map_err(ApiError::internal)?;
+        let bench = self.runtime.clone();
+        tokio::task::spawn_blocking(move || doctor::report(bench.settings())).await.map_err(ApiError::internal)
     }
 }
 
 /// A dialect by its name.
-pub(super) fn dialect(name: &str) -> Result<Dialect, No> {
+pub(super) fn find_dialect(name: &str) -> Result<Dialect, ApiError> {
     helve_dialects::by_name(name).ok_or_else(|| {
         let all: Vec<_> = helve_dialects::all().iter().map(|it| it.name).collect();
-        No::bad(format!("there is no such dialect; there are {}", all.join(", ")))
+        ApiError::bad_request(format!("there is no such dialect; there are {}", all.join(", ")))
     })
 }

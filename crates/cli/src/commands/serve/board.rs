@@ -13,139 +13,140 @@ use helve_contract::{
         ShownQuestion,
     },
     jiff::Timestamp,
-    ports::{self, Choice, Todo, User, Verdict},
+    ports::{self, PlanDecision, QuestionOption, Todo, User},
 };
-use helve_engine::{Answer, Approver, Mode, Question};
+use helve_engine::{ApprovalDecision, ApprovalRequest, Approver, Mode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{hub::Hub, say::No};
-use crate::{knobs::SessionKnobs, state, workshop::Bench};
+use super::{hub::EventBus, say::ApiError};
+use crate::{knobs::SessionKnobs, state, workshop::HelveRuntime};
 
 /// How many questions may wait at once.
-const WAITING: usize = 200;
+const MAX_PENDING: usize = 200;
 /// How many answers are remembered.
-const REMEMBERED: usize = 100;
+const MAX_DECIDED: usize = 100;
 /// How far apart two clocks are that began to tick together.
-const LATE: Duration = Duration::from_millis(100);
+const CLOCK_SLACK: Duration = Duration::from_millis(100);
 /// Bytes of one text that is shown or written.
-const LONGEST: usize = 64 << 10;
+const MAX_TEXT_BYTES: usize = 64 << 10;
 /// What goes on with a plan.
-const GO_ON: &str = "Go on";
+const APPROVE_PLAN_LABEL: &str = "Go on";
 /// The same, and changes of files need no approval.
 const ACCEPT_EDITS: &str = "Go on and accept edits";
 /// What does not.
-const CHANGE: &str = "Change it";
+const REJECT_PLAN_LABEL: &str = "Change it";
 /// Why a schedule is not kept waiting.
-const NOBODY: &str = "nobody has looked at the page in the last 60 s, and what works by itself does not wait; do what needs no \
+const UNATTENDED_REASON: &str = "nobody has looked at the page in the last 60 s, and what works by itself does not wait; do what needs no \
     approval, and say in your answer what is left";
 
 /// Where questions wait.
-pub(super) struct Board {
-    hub: Arc<Hub>,
-    bench: Weak<Bench>,
-    knobs: Arc<SessionKnobs>,
-    patience: Duration,
-    kept: Mutex<Kept>,
+pub(super) struct ApprovalQueue {
+    event_bus: Arc<EventBus>,
+    runtime: Weak<HelveRuntime>,
+    runtime_settings: Arc<SessionKnobs>,
+    timeout: Duration,
+    state: Mutex<QueueState>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct QueueState {
     /// Oldest first.
-    waiting: Vec<Waiting>,
+    pending: Vec<PendingItem>,
     /// Oldest first.
     decided: VecDeque<Value>,
     /// Nothing is asked any more.
     closed: bool,
 }
 
-struct Waiting {
+struct PendingItem {
     id: String,
     dialect: String,
-    shown: ApprovalAsked,
+    json: ApprovalAsked,
     /// How many answers a question wants, each of one or of several; `None`: it wants a yes or a no.
-    wants: Option<Vec<Count>>,
-    answer: oneshot::Sender<Said>,
+    answer_counts: Option<Vec<AnswerCount>>,
+    answer: oneshot::Sender<UserAnswer>,
 }
 
 /// How many answers may be chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Count {
+enum AnswerCount {
     One,
     Several,
 }
 
 /// What a person said.
 #[derive(Debug)]
-enum Said {
+enum UserAnswer {
     /// To a call.
-    Answer(Answer),
+    Answer(ApprovalDecision),
     /// To questions, in their order.
-    Words(Vec<Vec<String>>),
+    Choices(Vec<Vec<String>>),
 }
 
 /// An answer as it comes in.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
-    answer: Option<Word>,
+struct AnswerBody {
+    answer: Option<DecisionWord>,
     reason: Option<String>,
     answers: Option<Vec<Vec<String>>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Word {
+enum DecisionWord {
     Once,
     Session,
     Deny,
 }
 
-impl Board {
-    pub(super) fn new(hub: Arc<Hub>, bench: &Arc<Bench>) -> Arc<Self> {
+impl ApprovalQueue {
+    pub(super) fn new(hub: Arc<EventBus>, bench: &Arc<HelveRuntime>) -> Arc<Self> {
         Arc::new(Self {
-            hub,
-            bench: Arc::downgrade(bench),
-            knobs: bench.knobs().clone(),
-            patience: bench.patience(),
-            kept: Mutex::default(),
+            event_bus: hub,
+            runtime: Arc::downgrade(bench),
+            runtime_settings: bench.knobs().clone(),
+            timeout: bench.approval_timeout(),
+            state: Mutex::default(),
         })
     }
 
     /// What waits, and what was answered last.
-    pub(super) fn shown(&self) -> Value {
-        self.hub.look();
+    pub(super) fn to_json(&self) -> Value {
+        self.event_bus.mark_watched();
         let kept = self.lock();
-        let pending: Vec<_> = kept.waiting.iter().map(|it| &it.shown).collect();
+        let pending: Vec<_> = kept.pending.iter().map(|it| &it.json).collect();
         let decided: Vec<_> = kept.decided.iter().rev().collect();
         json!({ "pending": pending, "decided": decided })
     }
 
     /// How many wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.lock().waiting.len()
+    pub(super) fn pending_count(&self) -> usize {
+        self.lock().pending.len()
     }
 
     /// Takes an answer. The first one counts.
-    pub(super) fn decide(&self, id: &str, body: &[u8]) -> Result<Value, No> {
-        let given: Given = serde_json::from_slice(body).map_err(|error| No::bad(format!("the body: {error}")))?;
-        self.hub.look();
+    pub(super) fn answer(&self, id: &str, body: &[u8]) -> Result<Value, ApiError> {
+        let given: AnswerBody =
+            serde_json::from_slice(body).map_err(|error| ApiError::bad_request(format!("the body: {error}")))?;
+        self.event_bus.mark_watched();
         let mut kept = self.lock();
-        let Some(place) = kept.waiting.iter().position(|it| it.id == id) else {
+        let Some(place) = kept.pending.iter().position(|it| it.id == id) else {
             if kept.decided.iter().any(|it| it["id"] == id) {
-                return Err(No::conflict("this question is decided already; /api/approvals has the answer"));
+                return Err(ApiError::conflict("this question is decided already; /api/approvals has the answer"));
             }
-            return Err(No::missing("there is no such question; /api/approvals lists them"));
+            return Err(ApiError::not_found("there is no such question; /api/approvals lists them"));
         };
-        let wants = kept.waiting.get(place).and_then(|it| it.wants.clone());
-        let (said, word, reason) = read(given, wants.as_deref())?;
-        let asked = kept.waiting.remove(place);
+        let wants = kept.pending.get(place).and_then(|it| it.answer_counts.clone());
+        let (said, word, reason) = parse_answer(given, wants.as_deref())?;
+        let asked = kept.pending.remove(place);
         if asked.answer.send(said).is_err() {
-            self.note(&mut kept, (&asked.dialect, &asked.shown), ApprovalAnswer::Gone, None);
-            return Err(No::conflict("nobody waits for this answer any more"));
+            self.record_decision(&mut kept, (&asked.dialect, &asked.json), ApprovalAnswer::Gone, None);
+            return Err(ApiError::conflict("nobody waits for this answer any more"));
         }
-        self.note(&mut kept, (&asked.dialect, &asked.shown), word, reason.as_deref());
+        self.record_decision(&mut kept, (&asked.dialect, &asked.json), word, reason.as_deref());
         Ok(json!({ "id": id, "answer": word }))
     }
 
@@ -154,23 +155,23 @@ impl Board {
         let mut kept = self.lock();
         kept.closed = true;
         // Whoever waits hears that nobody will answer.
-        for asked in std::mem::take(&mut kept.waiting) {
-            self.note(&mut kept, (&asked.dialect, &asked.shown), ApprovalAnswer::Gone, None);
+        for asked in std::mem::take(&mut kept.pending) {
+            self.record_decision(&mut kept, (&asked.dialect, &asked.json), ApprovalAnswer::Gone, None);
         }
     }
 
     /// Puts a question up, and waits. The error says why there is no answer.
-    async fn put(
+    async fn enqueue_and_wait(
         &self,
         call: &Call,
         mut shown: ApprovalAsked,
-        wants: Option<Vec<Count>>,
-    ) -> Result<Said, &'static str> {
-        if self.bench.upgrade().is_some_and(|it| it.is_alone(&call.session.id)) && !self.hub.is_watched() {
-            return Err(NOBODY);
+        wants: Option<Vec<AnswerCount>>,
+    ) -> Result<UserAnswer, &'static str> {
+        if self.runtime.upgrade().is_some_and(|it| it.is_unattended(&call.session.id)) && !self.event_bus.is_watched() {
+            return Err(UNATTENDED_REASON);
         }
         let id = state::random_id().map_err(|_| "no question could be asked")?;
-        let dialect = self.dialect(&call.session.id);
+        let dialect = self.dialect_of(&call.session.id);
         shown.id.clone_from(&id);
         shown.at = Timestamp::now();
         shown.dialect.clone_from(&dialect);
@@ -182,17 +183,23 @@ impl Board {
             if kept.closed {
                 return Err("the server is about to end");
             }
-            if kept.waiting.len() >= WAITING {
+            if kept.pending.len() >= MAX_PENDING {
                 return Err("too many questions wait for the user already; try again later");
             }
-            let asked = Waiting { id: id.clone(), dialect: dialect.clone(), shown: shown.clone(), wants, answer };
-            kept.waiting.push(asked);
+            let asked = PendingItem {
+                id: id.clone(),
+                dialect: dialect.clone(),
+                json: shown.clone(),
+                answer_counts: wants,
+                answer,
+            };
+            kept.pending.push(asked);
         }
-        self.hub.tell(&dialect, shown);
+        self.event_bus.publish(&dialect, shown);
         // Whatever ends the wait, the question does not stay.
-        let _pin = Pin { board: self, id, since: Instant::now() };
+        let _pin = PendingGuard { queue: self, id, since: Instant::now() };
         // The gate has the same patience, and the better words; questions have no gate.
-        match tokio::time::timeout(self.patience + LATE, answered).await {
+        match tokio::time::timeout(self.timeout + CLOCK_SLACK, answered).await {
             Ok(Ok(said)) => Ok(said),
             Ok(Err(_)) => Err("the server is about to end"),
             Err(_) => Err("the user did not answer in time"),
@@ -200,18 +207,18 @@ impl Board {
     }
 
     /// Takes a question down that nobody answered.
-    fn take_down(&self, id: &str, how: ApprovalAnswer) {
+    fn withdraw(&self, id: &str, how: ApprovalAnswer) {
         let mut kept = self.lock();
-        if let Some(place) = kept.waiting.iter().position(|it| it.id == id) {
-            let asked = kept.waiting.remove(place);
-            self.note(&mut kept, (&asked.dialect, &asked.shown), how, None);
+        if let Some(place) = kept.pending.iter().position(|it| it.id == id) {
+            let asked = kept.pending.remove(place);
+            self.record_decision(&mut kept, (&asked.dialect, &asked.json), how, None);
         }
     }
 
     /// Remembers how a question ended, and tells it.
-    fn note(
+    fn record_decision(
         &self,
-        kept: &mut Kept,
+        kept: &mut QueueState,
         (dialect, shown): (&str, &ApprovalAsked),
         answer: ApprovalAnswer,
         reason: Option<&str>,
@@ -222,71 +229,80 @@ impl Board {
             "answer": answer, "reason": reason,
         });
         kept.decided.push_back(decided);
-        while kept.decided.len() > REMEMBERED {
+        while kept.decided.len() > MAX_DECIDED {
             kept.decided.pop_front();
         }
         let (id, session, reason) = (shown.id.clone(), shown.session.clone(), reason.map(str::to_owned));
-        self.hub.tell(dialect, ApprovalDecided { id, session, answer, reason });
+        self.event_bus.publish(dialect, ApprovalDecided { id, session, answer, reason });
     }
 
     /// The dialect of a session; clients of MCP all speak the configured one.
-    fn dialect(&self, session: &str) -> String {
-        let Some(bench) = self.bench.upgrade() else { return String::new() };
+    fn dialect_of(&self, session: &str) -> String {
+        let Some(bench) = self.runtime.upgrade() else { return String::new() };
         bench.engine(session).map_or_else(|| bench.settings().dialect().to_owned(), |it| it.dialect().name.to_owned())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A question on the board.
-struct Pin<'a> {
-    board: &'a Board,
+struct PendingGuard<'a> {
+    queue: &'a ApprovalQueue,
     id: String,
     since: Instant,
 }
 
-impl Drop for Pin<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         // The gate began to wait a moment before.
-        let late = self.since.elapsed() + LATE >= self.board.patience;
-        self.board.take_down(&self.id, if late { ApprovalAnswer::Timeout } else { ApprovalAnswer::Gone });
+        let late = self.since.elapsed() + CLOCK_SLACK >= self.queue.timeout;
+        self.queue.withdraw(&self.id, if late { ApprovalAnswer::Timeout } else { ApprovalAnswer::Gone });
     }
 }
 
 /// Reads an answer to a question that wants these.
-fn read(given: Given, wants: Option<&[Count]>) -> Result<(Said, ApprovalAnswer, Option<String>), No> {
-    if given.reason.as_ref().is_some_and(|it| it.len() > LONGEST) {
-        return Err(No::bad(format!("a reason has {LONGEST} bytes at most")));
+fn parse_answer(
+    given: AnswerBody,
+    wants: Option<&[AnswerCount]>,
+) -> Result<(UserAnswer, ApprovalAnswer, Option<String>), ApiError> {
+    if given.reason.as_ref().is_some_and(|it| it.len() > MAX_TEXT_BYTES) {
+        return Err(ApiError::bad_request(format!("a reason has {MAX_TEXT_BYTES} bytes at most")));
     }
     match (given.answer, given.answers, wants) {
-        (Some(Word::Deny), None, _) => {
+        (Some(DecisionWord::Deny), None, _) => {
             let why = given.reason.clone().unwrap_or_default();
-            Ok((Said::Answer(Answer::Deny(why)), ApprovalAnswer::Deny, given.reason))
+            Ok((UserAnswer::Answer(ApprovalDecision::Deny(why)), ApprovalAnswer::Deny, given.reason))
         }
-        (Some(Word::Once), None, None) => Ok((Said::Answer(Answer::Once), ApprovalAnswer::Once, given.reason)),
-        (Some(Word::Session), None, None) => Ok((Said::Answer(Answer::Session), ApprovalAnswer::Session, given.reason)),
+        (Some(DecisionWord::Once), None, None) => {
+            Ok((UserAnswer::Answer(ApprovalDecision::AllowOnce), ApprovalAnswer::Once, given.reason))
+        }
+        (Some(DecisionWord::Session), None, None) => {
+            Ok((UserAnswer::Answer(ApprovalDecision::AllowForSession), ApprovalAnswer::Session, given.reason))
+        }
         (None, Some(answers), Some(wants)) => {
             if answers.len() != wants.len() {
-                return Err(No::bad(format!("answers must have {} lists, one a question", wants.len())));
+                return Err(ApiError::bad_request(format!("answers must have {} lists, one a question", wants.len())));
             }
-            if answers.iter().zip(wants).any(|(it, count)| *count == Count::One && it.len() > 1) {
-                return Err(No::bad("one answer at most fits a question that is not multi"));
+            if answers.iter().zip(wants).any(|(it, count)| *count == AnswerCount::One && it.len() > 1) {
+                return Err(ApiError::bad_request("one answer at most fits a question that is not multi"));
             }
-            if answers.iter().flatten().map(String::len).sum::<usize>() > LONGEST {
-                return Err(No::bad(format!("answers have {LONGEST} bytes at most")));
+            if answers.iter().flatten().map(String::len).sum::<usize>() > MAX_TEXT_BYTES {
+                return Err(ApiError::bad_request(format!("answers have {MAX_TEXT_BYTES} bytes at most")));
             }
-            Ok((Said::Words(answers), ApprovalAnswer::Answered, given.reason))
+            Ok((UserAnswer::Choices(answers), ApprovalAnswer::Answered, given.reason))
         }
-        (_, _, None) => Err(No::bad("this is about a call: answer must be once, session or deny")),
-        (_, _, Some(_)) => Err(No::bad("this is a question: send answers, a list for each, or answer: deny")),
+        (_, _, None) => Err(ApiError::bad_request("this is about a call: answer must be once, session or deny")),
+        (_, _, Some(_)) => {
+            Err(ApiError::bad_request("this is a question: send answers, a list for each, or answer: deny"))
+        }
     }
 }
 
 #[async_trait]
-impl Approver for Board {
-    async fn ask(&self, question: &Question, call: &Call) -> Answer {
+impl Approver for ApprovalQueue {
+    async fn request_approval(&self, question: &ApprovalRequest, call: &Call) -> ApprovalDecision {
         let argument = |it: &helve_engine::Argument| ShownArgument { name: it.name.clone(), text: it.text.clone() };
         let shown = ApprovalAsked {
             kind: ApprovalKind::Approval,
@@ -296,24 +312,24 @@ impl Approver for Board {
             rules: Some(question.rules.clone()),
             broader: Some(question.broader.clone()),
             arguments: Some(question.arguments.iter().map(argument).collect()),
-            folder: question.folder.clone(),
-            why: question.why.clone(),
-            grant: question.grant.clone(),
+            folder: question.cwd.clone(),
+            why: question.reason.clone(),
+            grant: question.session_grant.clone(),
             effects: question.effects.names().map(str::to_owned).collect(),
             questions: None,
             plan: None,
-            ..asked(&question.tool, &question.summary, Vec::new(), None)
+            ..question_json(&question.tool, &question.summary, Vec::new(), None)
         };
-        match self.put(call, shown, None).await {
-            Ok(Said::Answer(answer)) => answer,
-            Ok(Said::Words(_)) => Answer::Deny(String::new()),
-            Err(why) => Answer::Deny(why.to_owned()),
+        match self.enqueue_and_wait(call, shown, None).await {
+            Ok(UserAnswer::Answer(answer)) => answer,
+            Ok(UserAnswer::Choices(_)) => ApprovalDecision::Deny(String::new()),
+            Err(why) => ApprovalDecision::Deny(why.to_owned()),
         }
     }
 }
 
 #[async_trait]
-impl User for Board {
+impl User for ApprovalQueue {
     async fn ask(&self, call: &Call, questions: &[ports::Question]) -> Result<BTreeMap<String, String>> {
         let listed = questions.iter().map(|it| ShownQuestion {
             question: it.question.clone(),
@@ -322,16 +338,18 @@ impl User for Board {
             multi: it.multi_select,
         });
         let summary = questions.first().map(|it| it.question.clone()).unwrap_or_default();
-        let shown = asked("AskUserQuestion", &summary, listed.collect(), None);
-        let count = |it: &ports::Question| if it.multi_select { Count::Several } else { Count::One };
+        let shown = question_json("AskUserQuestion", &summary, listed.collect(), None);
+        let count = |it: &ports::Question| if it.multi_select { AnswerCount::Several } else { AnswerCount::One };
         let wants = questions.iter().map(count).collect();
-        let why = match self.put(call, shown, Some(wants)).await {
-            Ok(Said::Words(answers)) => {
+        let why = match self.enqueue_and_wait(call, shown, Some(wants)).await {
+            Ok(UserAnswer::Choices(answers)) => {
                 let pairs = questions.iter().zip(answers).filter(|(_, chosen)| !chosen.is_empty());
                 return Ok(pairs.map(|(it, chosen)| (it.question.clone(), chosen.join(", "))).collect());
             }
-            Ok(Said::Answer(Answer::Deny(why))) if !why.trim().is_empty() => format!("the user did not answer: {why}"),
-            Ok(Said::Answer(_)) => "the user did not answer".to_owned(),
+            Ok(UserAnswer::Answer(ApprovalDecision::Deny(why))) if !why.trim().is_empty() => {
+                format!("the user did not answer: {why}")
+            }
+            Ok(UserAnswer::Answer(_)) => "the user did not answer".to_owned(),
             Err(why) => why.to_owned(),
         };
         Err(Error::failed(format!("{why}; go on with what you know, and say in your answer what you assumed")))
@@ -339,43 +357,45 @@ impl User for Board {
 
     async fn show_todos(&self, call: &Call, todos: &[Todo]) {
         let event = SessionTodos { session: call.session.id.clone(), todos: todos.to_vec() };
-        self.hub.tell(&self.dialect(&call.session.id), event);
+        self.event_bus.publish(&self.dialect_of(&call.session.id), event);
     }
 
-    async fn planning(&self, call: &Call) -> bool {
-        let engine = self.bench.upgrade().and_then(|it| it.engine(&call.session.id));
+    async fn is_planning(&self, call: &Call) -> bool {
+        let engine = self.runtime.upgrade().and_then(|it| it.engine(&call.session.id));
         engine.is_none_or(|it| it.mode().get() == Mode::Plan)
     }
 
-    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
+    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<PlanDecision> {
         let options = [
-            (GO_ON, "The plan is carried out."),
+            (APPROVE_PLAN_LABEL, "The plan is carried out."),
             (ACCEPT_EDITS, "The plan is carried out, and changes of files need no approval."),
-            (CHANGE, "Write what should be different."),
+            (REJECT_PLAN_LABEL, "Write what should be different."),
         ];
         let question = ShownQuestion {
             question: "Go on with this plan?".to_owned(),
             header: "Plan".to_owned(),
-            options: options.map(|(label, about)| Choice { label: label.into(), description: about.into() }).into(),
+            options: options
+                .map(|(label, about)| QuestionOption { label: label.into(), description: about.into() })
+                .into(),
             multi: false,
         };
-        let shown = asked("ExitPlanMode", "Go on with this plan?", vec![question], Some(bounded(plan)));
-        let verdict = match self.put(call, shown, Some(vec![Count::One])).await {
-            Ok(Said::Words(answers)) => match answers.concat().join(", ").as_str() {
-                GO_ON => Verdict::Yes,
-                ACCEPT_EDITS => Verdict::YesAcceptEdits,
-                "" | CHANGE => Verdict::No(String::new()),
-                words => Verdict::No(words.to_owned()),
+        let shown = question_json("ExitPlanMode", "Go on with this plan?", vec![question], Some(truncate_text(plan)));
+        let verdict = match self.enqueue_and_wait(call, shown, Some(vec![AnswerCount::One])).await {
+            Ok(UserAnswer::Choices(answers)) => match answers.concat().join(", ").as_str() {
+                APPROVE_PLAN_LABEL => PlanDecision::Approved,
+                ACCEPT_EDITS => PlanDecision::YesAcceptEdits,
+                "" | REJECT_PLAN_LABEL => PlanDecision::Rejected(String::new()),
+                words => PlanDecision::Rejected(words.to_owned()),
             },
-            Ok(Said::Answer(Answer::Deny(why))) => Verdict::No(why),
-            Ok(Said::Answer(_)) => Verdict::No(String::new()),
-            Err(why) => Verdict::No(why.to_owned()),
+            Ok(UserAnswer::Answer(ApprovalDecision::Deny(why))) => PlanDecision::Rejected(why),
+            Ok(UserAnswer::Answer(_)) => PlanDecision::Rejected(String::new()),
+            Err(why) => PlanDecision::Rejected(why.to_owned()),
         };
-        if !matches!(verdict, Verdict::No(_))
-            && let Some(engine) = self.bench.upgrade().and_then(|it| it.engine(&call.session.id))
+        if !matches!(verdict, PlanDecision::Rejected(_))
+            && let Some(engine) = self.runtime.upgrade().and_then(|it| it.engine(&call.session.id))
         {
             engine.mode().end_plan();
-            if verdict == Verdict::YesAcceptEdits {
+            if verdict == PlanDecision::YesAcceptEdits {
                 engine.mode().accept_edits();
             }
         }
@@ -383,20 +403,20 @@ impl User for Board {
     }
 
     async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>> {
-        Ok(self.knobs.get(&call.session.id, name))
+        Ok(self.runtime_settings.get(&call.session.id, name))
     }
 
     async fn set_setting(&self, call: &Call, name: &str, value: Value) -> Result<Value> {
         let session = &call.session.id;
-        let (before, now) = self.knobs.set(session, name, value)?;
+        let (before, now) = self.runtime_settings.set(session, name, value)?;
         let event = SessionSetting { session: session.clone(), setting: name.to_owned(), value: now };
-        self.hub.tell(&self.dialect(session), event);
+        self.event_bus.publish(&self.dialect_of(session), event);
         Ok(before)
     }
 }
 
 /// A question with answers to choose from, as it is shown.
-fn asked(tool: &str, summary: &str, questions: Vec<ShownQuestion>, plan: Option<String>) -> ApprovalAsked {
+fn question_json(tool: &str, summary: &str, questions: Vec<ShownQuestion>, plan: Option<String>) -> ApprovalAsked {
     ApprovalAsked {
         kind: ApprovalKind::Question,
         tool: tool.to_owned(),
@@ -423,10 +443,10 @@ fn asked(tool: &str, summary: &str, questions: Vec<ShownQuestion>, plan: Option<
 }
 
 /// As much of a text as is shown.
-pub(super) fn bounded(text: &str) -> String {
+pub(super) fn truncate_text(text: &str) -> String {
     match text.len() {
-        ..=LONGEST => text.to_owned(),
-        _ => format!("{}…", &text[..text.floor_char_boundary(LONGEST)]),
+        ..=MAX_TEXT_BYTES => text.to_owned(),
+        _ => format!("{}…", &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]),
     }
 }
 
@@ -434,9 +454,9 @@ pub(super) fn bounded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn heard(given: Value, wants: Option<&[Count]>) -> String {
+    fn heard(given: Value, wants: Option<&[AnswerCount]>) -> String {
         let given = serde_json::from_value(given).unwrap();
-        match read(given, wants) {
+        match parse_answer(given, wants) {
             Ok((said, word, reason)) => format!("{word} {said:?} {reason:?}"),
             Err(no) => format!("{no:?}"),
         }
@@ -454,7 +474,7 @@ mod tests {
 
     #[test]
     fn questions_want_a_list_each() {
-        let wants = [Count::One, Count::Several];
+        let wants = [AnswerCount::One, AnswerCount::Several];
         let read = |given| heard(given, Some(&wants));
         assert_eq!(read(json!({ "answers": [["A"], ["B", "C"]] })), "answered Words([[\"A\"], [\"B\", \"C\"]]) None");
         assert!(read(json!({ "answers": [["A"]] })).contains("2 lists"));

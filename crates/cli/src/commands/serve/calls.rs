@@ -8,105 +8,113 @@ use std::{
     },
 };
 
-use helve_agent::{Need, Workshop as _};
+use helve_agent::{SessionFactory as _, SessionSpec};
 use helve_contract::{Call, CancellationToken, Reply, Session, ids};
 use helve_engine::Engine;
 use helve_runtime::Caller;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::say::No;
-use crate::{setup, workshop::Bench};
+use super::say::ApiError;
+use crate::{setup, workshop::HelveRuntime};
 
 /// How many calls go on at once.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT: usize = 32;
 /// How many of those that ask, which may wait for a person.
-const ASKING: usize = 100;
+const MAX_PROMPTING: usize = 100;
 
 /// Whose consent a call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Consent {
+pub(super) enum CallConsent {
     /// Its maker's: nothing is asked, and what is denied stays denied.
-    Given,
+    Implied,
     /// Nobody's yet: the mode decides what is asked at the page.
-    Asked,
+    Required,
 }
 
 /// What was made, by dialect.
-type Made = BTreeMap<(String, Consent), (Arc<Engine>, Arc<Session>)>;
+type SessionsByDialect = BTreeMap<(String, CallConsent), (Arc<Engine>, Arc<Session>)>;
 
 /// Where calls are made.
-pub(super) struct Calls {
-    bench: Arc<Bench>,
-    made: Mutex<Made>,
+pub(super) struct CallService {
+    runtime: Arc<HelveRuntime>,
+    sessions: Mutex<SessionsByDialect>,
     places: Semaphore,
     asking: Semaphore,
     numbers: AtomicU64,
     /// Set when calls that still run must end.
-    stop: CancellationToken,
+    shutdown: CancellationToken,
 }
 
-impl Calls {
-    pub(super) fn new(bench: Arc<Bench>) -> Self {
+impl CallService {
+    pub(super) fn new(bench: Arc<HelveRuntime>) -> Self {
         Self {
-            bench,
-            made: Mutex::default(),
-            places: Semaphore::new(AT_ONCE),
-            asking: Semaphore::new(ASKING),
+            runtime: bench,
+            sessions: Mutex::default(),
+            places: Semaphore::new(MAX_CONCURRENT),
+            asking: Semaphore::new(MAX_PROMPTING),
             numbers: AtomicU64::new(1),
-            stop: CancellationToken::new(),
+            shutdown: CancellationToken::new(),
         }
     }
 
     /// One call.
-    pub(super) async fn call(&self, dialect: &str, consent: Consent, tool: &str, args: Value) -> Result<Reply, No> {
+    pub(super) async fn call(
+        &self,
+        dialect: &str,
+        consent: CallConsent,
+        tool: &str,
+        args: Value,
+    ) -> Result<Reply, ApiError> {
         let places = match consent {
-            Consent::Given => &self.places,
-            Consent::Asked => &self.asking,
+            CallConsent::Implied => &self.places,
+            CallConsent::Required => &self.asking,
         };
-        let _place = places.try_acquire().map_err(|_| No::busy("too many calls are running; come back later"))?;
-        let (engine, session) = self.of(dialect, consent)?;
+        let _place =
+            places.try_acquire().map_err(|_| ApiError::unavailable("too many calls are running; come back later"))?;
+        let (engine, session) = self.session_for(dialect, consent)?;
         if engine.find(tool).is_none() {
-            return Err(No::missing(crate::commands::call::absent(tool, &engine)));
+            return Err(ApiError::not_found(crate::commands::call::missing_tool_message(tool, &engine)));
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let call = Call { cancel: self.stop.child_token(), ..Call::new(format!("http-{number}"), session) };
+        let call = Call { cancel: self.shutdown.child_token(), ..Call::new(format!("http-{number}"), session) };
         Ok(engine.run(tool, args, call).await)
     }
 
     /// Ends what still runs.
-    pub(super) async fn end(&self) {
-        self.stop.cancel();
+    pub(super) async fn shutdown(&self) {
+        self.shutdown.cancel();
         let all: Vec<_> = self.lock().values().map(|(_, session)| session.clone()).collect();
         for session in all {
-            setup::end_tasks(session).await;
+            setup::stop_tasks(session).await;
         }
     }
 
-    fn of(&self, dialect: &str, consent: Consent) -> Result<(Arc<Engine>, Arc<Session>), No> {
+    fn session_for(&self, dialect: &str, consent: CallConsent) -> Result<(Arc<Engine>, Arc<Session>), ApiError> {
         let mut made = self.lock();
         let key = (dialect.to_owned(), consent);
         if let Some((engine, session)) = made.get(&key) {
             return Ok((engine.clone(), session.clone()));
         }
-        let need = |label: &str| Need {
+        let need = |label: &str| SessionSpec {
             id: ids::new_id(),
             label: Some(format!("{label}-{dialect}")),
             dialect: Some(dialect.to_owned()),
-            ..Need::default()
+            ..SessionSpec::default()
         };
         let pair = match consent {
-            Consent::Given => {
-                let opened = self.bench.session(need("api")).caller(Caller::Program).build().map_err(No::broken)?;
+            CallConsent::Implied => {
+                let opened =
+                    self.runtime.session(need("api")).caller(Caller::Program).build().map_err(ApiError::internal)?;
                 (opened.engine, opened.session)
             }
-            Consent::Asked => self.bench.equip(&need("ask"))?,
+            CallConsent::Required => self.runtime.create_session(&need("ask"))?,
         };
         made.insert(key, pair.clone());
         Ok(pair)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SessionsByDialect> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

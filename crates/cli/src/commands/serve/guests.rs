@@ -6,24 +6,24 @@ use std::{
 };
 
 use helve_contract::{Session, async_trait};
-use helve_mcp::{Rooms, Server};
+use helve_mcp::{McpService, McpSessionFactory};
 
-use super::hub::Hub;
-use crate::commands::http::House;
+use super::hub::EventBus;
+use crate::commands::http::EngineSessionFactory;
 
 /// The sessions of clients.
 #[derive(Default)]
-pub(super) struct Guests {
+pub(super) struct ActiveMcpSessions {
     all: Mutex<Vec<Weak<Session>>>,
 }
 
-impl Guests {
+impl ActiveMcpSessions {
     /// Those that are open.
     pub(super) fn all(&self) -> Vec<Arc<Session>> {
         self.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn came(&self, session: &Arc<Session>) {
+    fn add(&self, session: &Arc<Session>) {
         let mut all = self.lock();
         all.retain(|it| it.strong_count() > 0);
         all.push(Arc::downgrade(session));
@@ -35,23 +35,23 @@ impl Guests {
 }
 
 /// A house that knows who is in.
-pub(super) struct Hall {
-    pub(super) house: House,
-    pub(super) hub: Arc<Hub>,
-    pub(super) guests: Arc<Guests>,
+pub(super) struct TrackingSessionFactory {
+    pub(super) inner: EngineSessionFactory,
+    pub(super) event_bus: Arc<EventBus>,
+    pub(super) sessions: Arc<ActiveMcpSessions>,
 }
 
 #[async_trait]
-impl Rooms for Hall {
-    async fn open(&self) -> io::Result<Arc<Server>> {
-        let server = self.house.open().await?;
-        self.hub.came();
-        self.guests.came(server.session());
+impl McpSessionFactory for TrackingSessionFactory {
+    async fn open(&self) -> io::Result<Arc<McpService>> {
+        let server = self.inner.open().await?;
+        self.event_bus.client_connected();
+        self.sessions.add(server.session());
         Ok(server)
     }
 
-    async fn close(&self, server: Arc<Server>) {
-        self.hub.went();
-        self.house.close(server).await;
+    async fn close(&self, server: Arc<McpService>) {
+        self.event_bus.client_disconnected();
+        self.inner.close(server).await;
     }
 }

@@ -5,21 +5,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use helve_agent::{Agent, Budget, Ended, Handle, Need, Outcome, Workshop as _, prompt};
+use helve_agent::{Agent, AgentHandle, Budget, SessionFactory as _, SessionSpec, TurnOutcome, TurnStopReason, prompt};
 use helve_contract::{
     CancellationToken, Error, USER_NAME_FORM, is_user_name,
     jiff::Timestamp,
     ports::{
-        ClaimedJob, Enqueued, InboxItem, Job, JobId, JobKind, JobResult, NewJob, Part, RunStatus, Speaker, Store,
-        Worker, retry_delay,
+        ClaimedJob, Enqueued, InboxItem, Job, JobId, JobKind, JobResult, MessagePart, MessageRole, NewJob,
+        ScheduleRunStatus, Store, Worker, retry_delay,
     },
 };
-use helve_web::channels::{EncodedAttachment, Format, Inbound, Taken};
+use helve_web::channels::{EncodedAttachment, InboundMessage, InboundWebhook, WebhookFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::talks::{Handed, Talks};
-use crate::{config::Settings, fault::Fault, print::harmless, remark, setup, workshop::Bench};
+use super::talks::{DeliveryResult, SessionManager};
+use crate::{config::Settings, fault::CliError, print::escape_for_terminal, remark, setup, workshop::HelveRuntime};
 
 /// How many posts may wait.
 const MAX_QUEUED: u64 = 64;
@@ -35,10 +35,10 @@ const KEEP_ENDED: Duration = Duration::from_secs(30 * 24 * 3600);
 const PAGE: usize = 200;
 
 /// The hooks, and where their posts go.
-pub(super) struct Hooks {
-    all: Vec<(Inbound, Option<String>)>,
-    inbound: Vec<Inbound>,
-    bench: Arc<Bench>,
+pub(super) struct Webhooks {
+    all: Vec<(InboundWebhook, Option<String>)>,
+    inbound: Vec<InboundWebhook>,
+    bench: Arc<HelveRuntime>,
 }
 
 /// What a worker needs to know of a post.
@@ -59,10 +59,10 @@ pub(super) struct Accepted {
 }
 
 /// The hooks by the settings.
-pub(super) fn open(bench: &Arc<Bench>) -> Result<Hooks, Fault> {
-    let all: Vec<_> = bench.settings().config.hooks.iter().map(|text| read(text)).collect::<Result<_, _>>()?;
+pub(super) fn open(bench: &Arc<HelveRuntime>) -> Result<Webhooks, CliError> {
+    let all: Vec<_> = bench.settings().config.hooks.iter().map(|text| parse_webhook(text)).collect::<Result<_, _>>()?;
     let inbound = all.iter().map(|(hook, _)| hook.clone()).collect();
-    Ok(Hooks { all, inbound, bench: bench.clone() })
+    Ok(Webhooks { all, inbound, bench: bench.clone() })
 }
 
 /// Whose jobs the operator of these settings sees: the configured user's, and those of users that hooks name.
@@ -76,8 +76,8 @@ pub(crate) fn users(settings: &Settings) -> Vec<String> {
 }
 
 /// Reads `NAME=VARIABLE` or `NAME=VARIABLE@USER`: the hook, and the user whose messages it brings.
-fn read(text: &str) -> Result<(Inbound, Option<String>), Fault> {
-    let told = |why: &str| Fault::usage(format!("hooks: `{text}` {why}"));
+fn parse_webhook(text: &str) -> Result<(InboundWebhook, Option<String>), CliError> {
+    let told = |why: &str| CliError::usage(format!("hooks: `{text}` {why}"));
     let (name, variable) = text.split_once('=').ok_or_else(|| told("must be NAME=VARIABLE"))?;
     let (variable, user) = match variable.split_once('@') {
         Some((variable, user)) => (variable, Some(user.trim().to_owned())),
@@ -94,17 +94,17 @@ fn read(text: &str) -> Result<(Inbound, Option<String>), Fault> {
     let secret = std::env::var(variable).ok().filter(|it| it.len() >= 16);
     let secret = secret.ok_or_else(|| told("names a variable that must hold a secret of 16 letters or more"))?;
     let path = format!("/hooks/{name}");
-    Ok((Inbound { id: name.to_owned(), path, format: Format::Text, secret: Some(secret) }, user))
+    Ok((InboundWebhook { id: name.to_owned(), path, format: WebhookFormat::Text, secret: Some(secret) }, user))
 }
 
-impl Hooks {
+impl Webhooks {
     /// The hooks.
-    pub(super) fn all(&self) -> &[Inbound] {
+    pub(super) fn all(&self) -> &[InboundWebhook] {
         &self.inbound
     }
 
     /// Puts a post into the store. An error is for its sender.
-    pub(super) async fn put(&self, taken: Taken) -> Result<Accepted, String> {
+    pub(super) async fn enqueue(&self, taken: InboundMessage) -> Result<Accepted, String> {
         let user = self.all.iter().find(|(hook, _)| hook.id == taken.hook).and_then(|(_, user)| user.clone());
         let user = user.unwrap_or_else(|| setup::user(self.bench.settings()));
         let session = self.bench.labelled_id(&label(&taken.hook), Some(&user), None);
@@ -129,7 +129,11 @@ impl Hooks {
                 Err(format!("too many messages wait ({queued} of {MAX_QUEUED}); try again later"))
             }
             Err(error) => {
-                remark!("helve: the hook {}: {}", harmless(&post.hook), harmless(&error.to_string()));
+                remark!(
+                    "helve: the hook {}: {}",
+                    escape_for_terminal(&post.hook),
+                    escape_for_terminal(&error.to_string())
+                );
                 Err("the post could not be stored; try again later".to_owned())
             }
         }
@@ -145,11 +149,11 @@ fn workspace(settings: &Settings) -> String {
 }
 
 /// Hands one post after the other to the model, until the server is to end. What is not worked then waits in the store.
-pub(super) async fn work(bench: &Arc<Bench>, talks: &Talks, closing: &CancellationToken) {
+pub(super) async fn work(bench: &Arc<HelveRuntime>, talks: &SessionManager, closing: &CancellationToken) {
     let jobs = bench.jobs();
     let worker = Worker { workspaces: vec![workspace(bench.settings())], ..Worker::new([JobKind::WEBHOOK]) };
     if let Err(error) = jobs.remove_ended(KEEP_ENDED).await {
-        remark!("helve: webhooks: {}", harmless(&error.to_string()));
+        remark!("helve: webhooks: {}", escape_for_terminal(&error.to_string()));
     }
     let (mut seen, mut trouble) = (0, String::new());
     while !closing.is_cancelled() {
@@ -165,7 +169,7 @@ pub(super) async fn work(bench: &Arc<Bench>, talks: &Talks, closing: &Cancellati
             Err(error) if error.to_string() == trouble => {}
             Err(error) => {
                 trouble = error.to_string();
-                remark!("helve: webhooks: {}", harmless(&trouble));
+                remark!("helve: webhooks: {}", escape_for_terminal(&trouble));
             }
         }
         seen = tokio::select! {
@@ -187,7 +191,7 @@ enum Worked {
 }
 
 /// Works one post while its lease is renewed, and says in the store how that ended.
-async fn work_one(bench: &Arc<Bench>, talks: &Talks, claimed: ClaimedJob, closing: &CancellationToken) {
+async fn work_one(bench: &Arc<HelveRuntime>, talks: &SessionManager, claimed: ClaimedJob, closing: &CancellationToken) {
     let ClaimedJob { job, lease } = claimed;
     let jobs = bench.jobs();
     let stop = closing.child_token();
@@ -203,7 +207,7 @@ async fn work_one(bench: &Arc<Bench>, talks: &Talks, claimed: ClaimedJob, closin
                 Ok(held) => is_cancelled |= held.is_cancel_requested,
                 Err(Error::LeaseLost(_)) => is_cancelled = true,
                 // The store may answer next time; the lease is good until somebody claims the job.
-                Err(error) => remark!("helve: job {}: {}", job.id, harmless(&error.to_string())),
+                Err(error) => remark!("helve: job {}: {}", job.id, escape_for_terminal(&error.to_string())),
             }
             if is_cancelled {
                 stop.cancel();
@@ -224,7 +228,7 @@ async fn work_one(bench: &Arc<Bench>, talks: &Talks, claimed: ClaimedJob, closin
         Ok(job) => report(&job),
         // Somebody else has it now.
         Err(Error::LeaseLost(_)) => {}
-        Err(error) => remark!("helve: job {}: {}", job.id, harmless(&error.to_string())),
+        Err(error) => remark!("helve: job {}: {}", job.id, escape_for_terminal(&error.to_string())),
     }
 }
 
@@ -241,26 +245,26 @@ fn report(job: &Job) {
         job.id,
         job.attempt,
         job.max_attempts,
-        harmless(error)
+        escape_for_terminal(error)
     );
 }
 
 /// One attempt at a post, to the end of the model's answer. The session keeps both.
-async fn attempt(bench: &Arc<Bench>, talks: &Talks, job: &Job, stop: &CancellationToken) -> Worked {
+async fn attempt(bench: &Arc<HelveRuntime>, talks: &SessionManager, job: &Job, stop: &CancellationToken) -> Worked {
     let post: Post = match serde_json::from_value(job.payload.clone()) {
         Ok(post) => post,
         Err(error) => return Worked::Stuck(format!("the payload cannot be read: {error}")),
     };
-    match turn(bench, talks, job, post, stop).await {
+    match run_turn(bench, talks, job, post, stop).await {
         Ok(worked) => worked,
         Err(_) if stop.is_cancelled() => Worked::Stopped,
         Err(error) => Worked::Failed(error.to_string()),
     }
 }
 
-async fn turn(
-    bench: &Arc<Bench>,
-    talks: &Talks,
+async fn run_turn(
+    bench: &Arc<HelveRuntime>,
+    talks: &SessionManager,
     job: &Job,
     post: Post,
     stop: &CancellationToken,
@@ -271,56 +275,57 @@ async fn turn(
     let is_delivered = job.epoch > 1 && is_delivered(&**bench.store(), &id, &post.text, job.started).await?;
     // Somebody may be talking in it. Nothing to say: the conversation goes on where it stands.
     let words = if is_delivered { "" } else { post.text.as_str() };
-    match talks.hand(&id, words, if is_delivered { &[] } else { &files }, stop).await {
-        Handed::Away => {}
-        Handed::Unheard => return Ok(Worked::Stopped),
-        Handed::Heard(_) if stop.is_cancelled() => return Ok(Worked::Stopped),
-        Handed::Heard(fired) => {
+    match talks.deliver_and_wait(&id, words, if is_delivered { &[] } else { &files }, stop).await {
+        DeliveryResult::NotOpen => {}
+        DeliveryResult::NotDelivered => return Ok(Worked::Stopped),
+        DeliveryResult::Answered(_) if stop.is_cancelled() => return Ok(Worked::Stopped),
+        DeliveryResult::Answered(fired) => {
             return Ok(match fired.status {
-                RunStatus::Success | RunStatus::Refused => Worked::Done,
+                ScheduleRunStatus::Success | ScheduleRunStatus::Refused => Worked::Done,
                 // Somebody stopped it in the conversation.
-                RunStatus::Cancelled => Worked::Stuck(fired.output),
-                RunStatus::Failed | RunStatus::Running => Worked::Failed(fired.output),
+                ScheduleRunStatus::Cancelled => Worked::Stuck(fired.output),
+                ScheduleRunStatus::Failed | ScheduleRunStatus::Running => Worked::Failed(fired.output),
             });
         }
     }
-    let need = Need { id: label(&post.hook), user: Some(job.user.clone()), alone: true, ..Need::default() };
-    let (engine, session) = bench.equip(&need)?;
+    let need =
+        SessionSpec { id: label(&post.hook), user: Some(job.user.clone()), unattended: true, ..SessionSpec::default() };
+    let (engine, session) = bench.create_session(&need)?;
     let budget = Budget {
-        turns: Some(settings.config.schedule.max_turns),
-        cost: Some(settings.config.schedule.max_cost),
+        max_turns: Some(settings.config.schedule.max_turns),
+        max_cost: Some(settings.config.schedule.max_cost),
         ..Budget::default()
     };
-    let system = prompt::system(&engine, &session, "").await;
+    let system = prompt::system_prompt(&engine, &session, "").await;
     let title = Some(format!("webhook: {}", post.hook));
-    let handle = Handle::under(stop);
+    let handle = AgentHandle::child_of(stop);
     let model = bench.session_model(&session.id, bench.model(None)?);
-    let agent = Agent { budget, system, title, handle, ..Agent::new(engine, session.clone(), model) };
+    let agent = Agent { budget, system_prompt: system, title, handle, ..Agent::new(engine, session.clone(), model) };
     let turn = talks.turns().begin(&session.id, agent.engine.dialect().name, None);
     let said = if is_delivered {
         session.ports.channels.set_attachments(&session.id, files);
-        agent.go_on().await
+        agent.continue_turn().await
     } else {
-        agent.turn_with(vec![Part::Text { text: post.text.clone() }], files).await
+        agent.turn_with(vec![MessagePart::Text { text: post.text.clone() }], files).await
     };
     turn.end(&said);
-    setup::end_tasks(session.clone()).await;
+    setup::stop_tasks(session.clone()).await;
     match said {
         // Another process works in it: that one reads the message next.
         Err(Error::SessionHeld(_)) if !is_delivered => {
-            session.ports.store.post(&session.id, &InboxItem::text(Speaker::User, &post.text)).await?;
+            session.ports.store.post(&session.id, &InboxItem::text(MessageRole::User, &post.text)).await?;
             Ok(Worked::Done)
         }
         said => said.map(worked),
     }
 }
 
-fn worked(outcome: Outcome) -> Worked {
-    match outcome.ended {
-        Ended::Done => Worked::Done,
-        Ended::Cancelled => Worked::Stopped,
-        Ended::Model(why) => Worked::Failed(why),
-        Ended::Budget(why) | Ended::Circles(why) => Worked::Stuck(why),
+fn worked(outcome: TurnOutcome) -> Worked {
+    match outcome.stop_reason {
+        TurnStopReason::Completed => Worked::Done,
+        TurnStopReason::Cancelled => Worked::Stopped,
+        TurnStopReason::ModelFailed(why) => Worked::Failed(why),
+        TurnStopReason::BudgetExhausted(why) | TurnStopReason::LoopDetected(why) => Worked::Stuck(why),
     }
 }
 
@@ -335,9 +340,9 @@ async fn is_delivered(
     let mut before = None;
     loop {
         let page = store.messages(session, before, PAGE).await?;
-        let is_it = |part: &Part| matches!(part, Part::Text { text: there } if there == text);
+        let is_it = |part: &MessagePart| matches!(part, MessagePart::Text { text: there } if there == text);
         let mut recent = page.iter().filter(|it| it.created >= started);
-        if recent.any(|it| it.role == Speaker::User && it.parts.first().is_some_and(is_it)) {
+        if recent.any(|it| it.role == MessageRole::User && it.parts.first().is_some_and(is_it)) {
             return Ok(true);
         }
         match page.first() {
@@ -351,7 +356,7 @@ async fn is_delivered(
 mod tests {
     #[test]
     fn a_hook_needs_a_name_and_a_secret() {
-        let told = |text: &str| super::read(text).err().map(|it| it.to_string()).unwrap_or_default();
+        let told = |text: &str| super::parse_webhook(text).err().map(|it| it.to_string()).unwrap_or_default();
         assert_eq!(told("build"), "hooks: `build` must be NAME=VARIABLE");
         assert_eq!(told("a/b=HOME"), "hooks: `a/b=HOME` must have a name of letters, digits, `-` and `_`");
         assert_eq!(

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use helve_contract::{
     events::{Event, EventOrigin, EventRecord, EventSource, NewEvent, ToolCall, ToolResult},
-    json::Fields,
+    json::ObjectWriter,
 };
 use helve_engine::MemoryEvents;
 use serde_json::{Value, json};
@@ -24,73 +24,79 @@ use tokio::sync::watch;
 const STREAM: &str = "server";
 
 /// How many events are kept, and how many bytes of them.
-const MOST: usize = 2000;
-const LARGEST: usize = 4 << 20;
+const MAX_EVENTS: usize = 2000;
+const MAX_BYTES: usize = 4 << 20;
 /// How many tools are told apart: a model may call anything by any name.
-const TOOLS: usize = 500;
+const MAX_TOOL_LABELS: usize = 500;
 
 /// How many calls are known by what they are about, and how many letters of that.
-const OPEN: usize = 500;
-const SUMMARY: usize = 300;
+const MAX_OPEN_CALLS: usize = 500;
+const MAX_SUMMARY_CHARS: usize = 300;
 /// How many refused calls are remembered, and how many letters of the reason.
-const DENIED: usize = 100;
-const WHY: usize = 1000;
+const MAX_DENIALS: usize = 100;
+const MAX_REASON_CHARS: usize = 1000;
 /// How long somebody counts as being at the page after a look.
-const WATCHED: Duration = Duration::from_secs(60);
+const WATCH_TTL: Duration = Duration::from_secs(60);
 
 /// The last events, and numbers about all.
-pub(super) struct Hub {
+pub(super) struct EventBus {
     events: MemoryEvents,
-    kept: Mutex<Kept>,
+    buffer: Mutex<EventBuffer>,
     sessions: AtomicU64,
-    began: Instant,
+    started: Instant,
     /// When somebody last looked at the questions, or heard events.
-    looked: Mutex<Option<Instant>>,
+    last_watched: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
-struct Kept {
-    calls: BTreeMap<(String, &'static str), Tally>,
+struct EventBuffer {
+    calls: BTreeMap<(String, &'static str), ToolCounters>,
     /// What calls are about that have not ended: by run and call, oldest first.
-    open: VecDeque<(String, String, String)>,
+    open_calls: VecDeque<(String, String, String)>,
     /// Calls that were refused, oldest first.
     denied: VecDeque<Value>,
 }
 
 #[derive(Default)]
-struct Tally {
+struct ToolCounters {
     count: u64,
     seconds: f64,
 }
 
-impl Hub {
+impl EventBus {
     pub(super) fn new() -> Self {
-        let (events, kept) = (MemoryEvents::with_limits(MOST, LARGEST), Mutex::default());
-        Self { events, kept, sessions: AtomicU64::new(0), began: Instant::now(), looked: Mutex::default() }
+        let (events, kept) = (MemoryEvents::with_limits(MAX_EVENTS, MAX_BYTES), Mutex::default());
+        Self {
+            events,
+            buffer: kept,
+            sessions: AtomicU64::new(0),
+            started: Instant::now(),
+            last_watched: Mutex::default(),
+        }
     }
 
     /// Somebody is there who would see a question.
-    pub(super) fn look(&self) {
-        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    pub(super) fn mark_watched(&self) {
+        *self.last_watched.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Whether somebody was there a moment ago.
     pub(super) fn is_watched(&self) -> bool {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|it| it.elapsed() < WATCHED)
+        self.last_watched.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|it| it.elapsed() < WATCH_TTL)
     }
 
     /// A client of MCP came.
-    pub(super) fn came(&self) {
+    pub(super) fn client_connected(&self) {
         self.sessions.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A client of MCP went.
-    pub(super) fn went(&self) {
+    pub(super) fn client_disconnected(&self) {
         _ = self.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(1));
     }
 
     /// Adds an event of the server.
-    pub(super) fn tell(&self, dialect: &str, event: impl Into<Event>) {
+    pub(super) fn publish(&self, dialect: &str, event: impl Into<Event>) {
         self.add(NewEvent {
             source: Some(EventSource { dialect: dialect.to_owned(), record: None }),
             ..NewEvent::from(event)
@@ -98,18 +104,18 @@ impl Hub {
     }
 
     /// The last calls that were refused, newest first.
-    pub(super) fn denied(&self) -> Vec<Value> {
+    pub(super) fn recent_denials(&self) -> Vec<Value> {
         self.lock().denied.iter().rev().cloned().collect()
     }
 
     /// Adds a copy of an event that a session recorded.
-    pub(super) fn hear(&self, dialect: &str, record: &EventRecord) {
+    pub(super) fn publish_call_event(&self, dialect: &str, record: &EventRecord) {
         match &record.event {
-            Event::ToolCall(call) => self.lock().begins(&record.stream, call),
+            Event::ToolCall(call) => self.lock().call_started(&record.stream, call),
             Event::ToolResult(result) => {
                 let mut kept = self.lock();
                 kept.count(result);
-                kept.ends(dialect, record, result);
+                kept.call_finished(dialect, record, result);
             }
             _ => {}
         }
@@ -134,19 +140,19 @@ impl Hub {
     }
 
     /// The first kept event after this number, with its own. A number that was never given is one of another process.
-    pub(super) fn after(&self, number: u64) -> Option<(u64, Bytes)> {
-        let number = if number > self.last() { 0 } else { number };
+    pub(super) fn next_after(&self, number: u64) -> Option<(u64, Bytes)> {
+        let number = if number > self.last_number() { 0 } else { number };
         let record = self.events.read_now(STREAM, number, 1).pop()?;
         Some((record.seq, line(&record).into()))
     }
 
     /// The number of the last event.
-    pub(super) fn last(&self) -> u64 {
+    pub(super) fn last_number(&self) -> u64 {
         self.events.last_now(STREAM)
     }
 
     /// Rings whenever something happened.
-    pub(super) fn bell(&self) -> watch::Receiver<()> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.events.subscribe()
     }
 
@@ -158,7 +164,7 @@ impl Hub {
         let times = head("helve_call_seconds", "summary", "How long calls of tools took.");
         let (mut of_counts, mut of_times) = (String::new(), String::new());
         for ((tool, outcome), tally) in &self.lock().calls {
-            let labels = format!("{{tool=\"{}\",outcome=\"{outcome}\"}}", label(tool));
+            let labels = format!("{{tool=\"{}\",outcome=\"{outcome}\"}}", escape_label(tool));
             _ = writeln!(of_counts, "helve_calls_total{labels} {}", tally.count);
             _ = writeln!(of_times, "helve_call_seconds_sum{labels} {:.6}", tally.seconds);
             _ = writeln!(of_times, "helve_call_seconds_count{labels} {}", tally.count);
@@ -171,51 +177,51 @@ impl Hub {
         text.push_str(&head("helve_conversations_working", "gauge", "Conversations in which a turn runs."));
         _ = writeln!(text, "helve_conversations_working {working}");
         text.push_str(&head("helve_uptime_seconds", "gauge", "How long this process has been serving."));
-        _ = writeln!(text, "helve_uptime_seconds {:.3}", self.began.elapsed().as_secs_f64());
+        _ = writeln!(text, "helve_uptime_seconds {:.3}", self.started.elapsed().as_secs_f64());
         text.push_str(&head("process_resident_memory_bytes", "gauge", "Memory of this process."));
-        _ = writeln!(text, "process_resident_memory_bytes {}", resident().unwrap_or_default());
+        _ = writeln!(text, "process_resident_memory_bytes {}", resident_bytes().unwrap_or_default());
         text
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, EventBuffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An event as clients read it: the record that was copied, with its dialect and its number in this process.
 fn line(record: &EventRecord) -> Vec<u8> {
     let source = record.source.as_ref();
-    let fields = Fields::after(Vec::with_capacity(512));
+    let fields = ObjectWriter::with_prefix(Vec::with_capacity(512));
     let fields = match source.and_then(|it| it.record.as_ref()) {
         Some(origin) => fields
-            .text("eventId", &origin.id)
+            .string("eventId", &origin.id)
             .value("seq", &origin.seq)
-            .text("timestamp", &origin.timestamp)
-            .text("type", record.event.name())
-            .text("runId", &origin.stream)
-            .perhaps("taskId", record.task.as_deref())
-            .perhaps("attemptId", record.attempt.as_deref()),
-        None => fields.text("timestamp", &record.timestamp).text("type", record.event.name()),
+            .string("timestamp", &origin.timestamp)
+            .string("type", record.event.name())
+            .string("runId", &origin.stream)
+            .optional_string("taskId", record.task.as_deref())
+            .optional_string("attemptId", record.attempt.as_deref()),
+        None => fields.string("timestamp", &record.timestamp).string("type", record.event.name()),
     };
     fields
-        .nested("data", |out| record.append_data(out))
-        .text("dialect", source.map_or("", |it| it.dialect.as_str()))
+        .raw_with("data", |out| record.append_data(out))
+        .string("dialect", source.map_or("", |it| it.dialect.as_str()))
         .value("at", &record.seq)
-        .done()
+        .finish()
 }
 
-impl Kept {
-    fn begins(&mut self, run: &str, call: &ToolCall) {
-        let about = call.args.to_string().chars().take(SUMMARY).collect();
-        self.open.push_back((run.to_owned(), call.call_id.clone(), about));
-        if self.open.len() > OPEN {
-            self.open.pop_front();
+impl EventBuffer {
+    fn call_started(&mut self, run: &str, call: &ToolCall) {
+        let about = call.args.to_string().chars().take(MAX_SUMMARY_CHARS).collect();
+        self.open_calls.push_back((run.to_owned(), call.call_id.clone(), about));
+        if self.open_calls.len() > MAX_OPEN_CALLS {
+            self.open_calls.pop_front();
         }
     }
 
-    fn ends(&mut self, dialect: &str, record: &EventRecord, result: &ToolResult) {
-        let place = self.open.iter().position(|(run, call, _)| *run == record.stream && *call == result.call_id);
-        let about = place.and_then(|it| self.open.remove(it)).map(|(_, _, about)| about).unwrap_or_default();
+    fn call_finished(&mut self, dialect: &str, record: &EventRecord, result: &ToolResult) {
+        let place = self.open_calls.iter().position(|(run, call, _)| *run == record.stream && *call == result.call_id);
+        let about = place.and_then(|it| self.open_calls.remove(it)).map(|(_, _, about)| about).unwrap_or_default();
         if !result.denied {
             return;
         }
@@ -225,9 +231,9 @@ impl Kept {
         };
         self.denied.push_back(json!({
             "at": record.timestamp, "dialect": dialect, "session": record.stream, "tool": result.tool,
-            "summary": about, "why": why.chars().take(WHY).collect::<String>(),
+            "summary": about, "why": why.chars().take(MAX_REASON_CHARS).collect::<String>(),
         }));
-        if self.denied.len() > DENIED {
+        if self.denied.len() > MAX_DENIALS {
             self.denied.pop_front();
         }
     }
@@ -235,7 +241,7 @@ impl Kept {
     fn count(&mut self, result: &ToolResult) {
         let outcome = if result.is_error { "error" } else { "ok" };
         let mut key: (String, _) = (result.tool.chars().take(64).collect(), outcome);
-        if !self.calls.contains_key(&key) && self.calls.len() >= TOOLS {
+        if !self.calls.contains_key(&key) && self.calls.len() >= MAX_TOOL_LABELS {
             "other".clone_into(&mut key.0);
         }
         let tally = self.calls.entry(key).or_default();
@@ -244,11 +250,11 @@ impl Kept {
     }
 }
 
-fn label(text: &str) -> String {
+fn escape_label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-fn resident() -> Option<u64> {
+fn resident_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
@@ -304,22 +310,22 @@ mod tests {
 
     #[test]
     fn goes_on_after_a_number_and_forgets_the_oldest() {
-        let hub = Hub::new();
-        (0..MOST + 5).for_each(|_| hub.hear("solo", &called("1", json!({}))));
-        assert_eq!(hub.after(0).unwrap().0, 6);
-        let last = hub.last();
-        assert_eq!(hub.after(last), None);
-        assert_eq!(hub.after(last + 1000).unwrap().0, 6);
+        let hub = EventBus::new();
+        (0..MAX_EVENTS + 5).for_each(|_| hub.publish_call_event("solo", &called("1", json!({}))));
+        assert_eq!(hub.next_after(0).unwrap().0, 6);
+        let last = hub.last_number();
+        assert_eq!(hub.next_after(last), None);
+        assert_eq!(hub.next_after(last + 1000).unwrap().0, 6);
     }
 
     #[test]
     fn an_event_has_its_dialect_and_its_number_behind_what_was_recorded() {
-        let hub = Hub::new();
+        let hub = EventBus::new();
         let mut heard = called("1", json!({ "command": "ls" }));
         heard.task = Some("t1".into());
-        hub.hear("solo", &heard);
-        hub.tell("claude", SessionStarted { session: "s1".into(), parent: None });
-        let text = |after| String::from_utf8(hub.after(after).unwrap().1.to_vec()).unwrap();
+        hub.publish_call_event("solo", &heard);
+        hub.publish("claude", SessionStarted { session: "s1".into(), parent: None });
+        let text = |after| String::from_utf8(hub.next_after(after).unwrap().1.to_vec()).unwrap();
         assert_eq!(
             text(0),
             concat!(
@@ -339,9 +345,9 @@ mod tests {
 
     #[test]
     fn counts_calls_by_tool_and_outcome() {
-        let hub = Hub::new();
+        let hub = EventBus::new();
         for (tool, is_error) in [("read", false), ("read", false), ("a\"b", true)] {
-            hub.hear("solo", &ended(tool, is_error));
+            hub.publish_call_event("solo", &ended(tool, is_error));
         }
         let text = hub.metrics(0, 0);
         assert!(text.contains("helve_calls_total{tool=\"read\",outcome=\"ok\"} 2\n"), "{text}");
@@ -351,25 +357,25 @@ mod tests {
 
     #[test]
     fn a_refused_call_is_remembered_with_what_it_was_about() {
-        let hub = Hub::new();
-        hub.hear("solo", &called("1", json!({ "command": "rm x" })));
-        hub.hear("solo", &record(ToolResult { denied: true, ..result("1", "bash") }));
+        let hub = EventBus::new();
+        hub.publish_call_event("solo", &called("1", json!({ "command": "rm x" })));
+        hub.publish_call_event("solo", &record(ToolResult { denied: true, ..result("1", "bash") }));
         assert_eq!(
-            hub.denied(),
+            hub.recent_denials(),
             [json!({
                 "at": "T", "dialect": "solo", "session": "r", "tool": "bash", "summary": "{\"command\":\"rm x\"}",
                 "why": "no",
             })]
         );
-        hub.hear("solo", &record(result("2", "bash")));
-        assert_eq!((hub.denied().len(), hub.lock().open.len()), (1, 0));
+        hub.publish_call_event("solo", &record(result("2", "bash")));
+        assert_eq!((hub.recent_denials().len(), hub.lock().open_calls.len()), (1, 0));
     }
 
     #[test]
     fn invented_tools_do_not_fill_the_memory() {
-        let hub = Hub::new();
-        (0..TOOLS + 10).for_each(|it| hub.hear("solo", &ended(&format!("t{it}"), true)));
-        assert!(hub.lock().calls.len() <= TOOLS + 2);
+        let hub = EventBus::new();
+        (0..MAX_TOOL_LABELS + 10).for_each(|it| hub.publish_call_event("solo", &ended(&format!("t{it}"), true)));
+        assert!(hub.lock().calls.len() <= MAX_TOOL_LABELS + 2);
         assert!(hub.metrics(0, 0).contains("helve_calls_total{tool=\"other\",outcome=\"error\"} 10\n"));
     }
 }

@@ -30,30 +30,30 @@ use std::{
 };
 
 use helve_contract::CancellationToken;
-use helve_mcp::{ElicitApprover, HttpOptions, Options, is_loopback, serve_http_beside};
+use helve_mcp::{ElicitApprover, HttpConfig, McpServerConfig, is_loopback, serve_http_with_routes};
 use tokio::net::TcpListener;
 
 use super::{
-    Choice,
-    http::{self, House},
+    SettingsArgs,
+    http::{self, EngineSessionFactory},
     mcp,
 };
 use crate::{
-    fault::{Fault, Outcome},
+    fault::{CliError, CommandResult},
     notify::Told,
     remark, setup,
-    workshop::{Bench, Reach, Somebody},
+    workshop::{HelveRuntime, Reach, UserInterface},
 };
-use board::Board;
-use guests::Hall;
+use board::ApprovalQueue;
+use guests::TrackingSessionFactory;
 pub(crate) use hooks::users as job_users;
-use hub::Hub;
-use pass::Pass;
-use site::Site;
-use turns::Turns;
+use hub::EventBus;
+use pass::Auth;
+use site::AppState;
+use turns::ActiveTurns;
 
 /// How long requests under way may take when the server is to end.
-const DRAIN: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serve a page, an API and MCP over HTTP, and run what is scheduled.
 ///
@@ -67,7 +67,7 @@ Examples:
   curl -H \"Authorization: Bearer $(cat ~/.local/state/helve/serve.token)\" http://127.0.0.1:7717/api/sessions")]
 pub(crate) struct Args {
     #[command(flatten)]
-    choice: Choice,
+    choice: SettingsArgs,
     /// Where to listen; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7717")]
     http: String,
@@ -78,13 +78,13 @@ pub(crate) struct Args {
 
 impl Args {
     /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
-        let settings = self.choice.settings()?;
-        let dialect = super::dialect(&settings)?;
+    pub(crate) fn run(self) -> CommandResult {
+        let settings = self.choice.load_and_warn()?;
+        let dialect = super::configured_dialect(&settings)?;
         let at = self.address()?;
         let runtime = setup::runtime()?;
         http::raise_descriptor_limit();
-        let bench = Bench::new(settings, &dialect, &runtime)?;
+        let bench = HelveRuntime::new(settings, &dialect, &runtime)?;
         let served = runtime.block_on(self.serve(&bench, at));
         // Work that hangs in the kernel is not waited for.
         runtime.shutdown_background();
@@ -93,112 +93,123 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn address(&self) -> Result<SocketAddr, Fault> {
-        let all = self.http.to_socket_addrs().map_err(|error| self.wrong(&error))?;
-        all.into_iter().next().ok_or_else(|| self.wrong("no such address"))
+    fn address(&self) -> Result<SocketAddr, CliError> {
+        let all = self.http.to_socket_addrs().map_err(|error| self.address_error(&error))?;
+        all.into_iter().next().ok_or_else(|| self.address_error("no such address"))
     }
 
-    fn wrong(&self, why: impl std::fmt::Display) -> Fault {
-        Fault::usage(format!("--http {}: {why}", self.http))
+    fn address_error(&self, why: impl std::fmt::Display) -> CliError {
+        CliError::usage(format!("--http {}: {why}", self.http))
     }
 
-    async fn serve(&self, bench: &Arc<Bench>, at: SocketAddr) -> Result<(), Fault> {
-        let listener = TcpListener::bind(at).await.map_err(|error| self.wrong(&error))?;
+    async fn serve(&self, bench: &Arc<HelveRuntime>, at: SocketAddr) -> Result<(), CliError> {
+        let listener = TcpListener::bind(at).await.map_err(|error| self.address_error(&error))?;
         let at = listener.local_addr()?;
-        let pass = Pass::open(&bench.tenant_dir().join("serve.token"), at.port())?;
+        let pass = Auth::open(&bench.tenant_dir().join("serve.token"), at.port())?;
         let closing = CancellationToken::new();
-        let hub = Arc::new(Hub::new());
+        let hub = Arc::new(EventBus::new());
         let ear = hub.clone();
-        bench.listen(Arc::new(move |dialect, event| ear.hear(dialect, event)));
-        let turns = Turns::new(hub.clone());
+        bench.set_event_listener(Arc::new(move |dialect, event| ear.publish_call_event(dialect, event)));
+        let turns = ActiveTurns::new(hub.clone());
         let heard = turns.clone();
-        bench.overhear(Arc::new(move |session, messages| heard.said(session, messages)));
-        let board = Board::new(hub.clone(), bench);
-        let everywhere = Reach::Everywhere;
-        bench.meet(Somebody { user: board.clone(), approver: Some(board.clone()), reach: everywhere });
+        bench.set_message_listener(Arc::new(move |session, messages| heard.messages_stored(session, messages)));
+        let board = ApprovalQueue::new(hub.clone(), bench);
+        let everywhere = Reach::AllSessions;
+        bench.set_user_interface(UserInterface {
+            user: board.clone(),
+            approver: Some(board.clone()),
+            scope: everywhere,
+        });
         bench.drive_schedules();
-        let house = house(bench, &board)?;
-        let first = house.first.session.clone();
-        let options = HttpOptions {
+        let house = mcp_session_factory(bench, &board)?;
+        let first = house.template.session.clone();
+        let options = HttpConfig {
             tokens: vec![pass.token().to_owned()],
             hosts: self.allow_host.clone(),
-            drain: DRAIN,
-            connections: http::max_connections(),
-            ..HttpOptions::default()
+            drain_timeout: SHUTDOWN_TIMEOUT,
+            max_connections: http::max_connections(),
+            ..HttpConfig::default()
         };
         let hooks = hooks::open(bench)?;
         // Whoever reads the address may want us to end at once: signals are heard from here on.
-        let mut stopping = std::pin::pin!(setup::asked_to_stop());
+        let mut stopping = std::pin::pin!(setup::wait_for_shutdown_signal());
         tokio::select! {
             biased;
             () = &mut stopping => return Ok(()),
             () = std::future::ready(()) => {}
         }
-        remark!("helve: http://{}/?token={}", http::near(at), pass.token());
+        remark!("helve: http://{}/?token={}", http::local_address(at), pass.token());
         if !is_loopback(at.ip()) {
             remark!("helve: other machines can reach {at}; the token goes there unencrypted");
         }
         if at.ip().is_unspecified() && self.allow_host.is_empty() {
             remark!("helve: they are answered under the names that --allow-host gives; there are none");
         }
-        let site = Site::new(bench.clone(), board.clone(), turns, hub.clone(), (pass, hooks), closing.clone());
+        let site = AppState::new(bench.clone(), board.clone(), turns, hub.clone(), (pass, hooks), closing.clone());
         let site = Arc::new(site);
-        bench.wake_with(site.talks.clone());
-        let hall = Hall { house, hub, guests: site.guests.clone() };
+        bench.wake_with(site.sessions.clone());
+        let hall = TrackingSessionFactory { inner: house, event_bus: hub, sessions: site.mcp_sessions.clone() };
         let stop = async {
             stopping.await;
-            remark!("helve: ends; what runs has {} s (again: at once)", DRAIN.as_secs());
+            remark!("helve: ends; what runs has {} s (again: at once)", SHUTDOWN_TIMEOUT.as_secs());
             closing.cancel();
             board.close();
             tokio::spawn(async {
-                setup::asked_to_stop().await;
+                setup::wait_for_shutdown_signal().await;
                 std::process::exit(130);
             });
         };
-        let serving = serve_http_beside(listener, Arc::new(hall), Some(site.clone()), options, stop);
-        let (served, ()) = tokio::join!(serving, background(bench, &site));
-        site.end().await;
-        setup::end_tasks(first).await;
-        setup::end_servers(bench.servers()).await;
+        let serving = serve_http_with_routes(listener, Arc::new(hall), Some(site.clone()), options, stop);
+        let (served, ()) = tokio::join!(serving, start_background(bench, &site));
+        site.shut_down().await;
+        setup::stop_tasks(first).await;
+        setup::shutdown_servers(bench.servers()).await;
         Ok(served?)
     }
 }
 
 /// What needs a model: schedules and webhooks. Without one they wait, and that is said once.
-async fn background(bench: &Arc<Bench>, site: &Site) {
-    let closing = &site.closing;
+async fn start_background(bench: &Arc<HelveRuntime>, site: &AppState) {
+    let closing = &site.shutdown;
     let found = tokio::select! {
-        found = bench.find_model(None) => found,
+        found = bench.resolve_model(None) => found,
         () = closing.cancelled() => return,
     };
     let driver = match found {
         Ok(model) => {
-            crate::schedules::driver_beside(bench, Arc::new(Told::new(bench.settings())), Some(site.talks.clone()))
+            crate::schedules::driver_beside(bench, Arc::new(Told::new(bench.settings())), Some(site.sessions.clone()))
                 .map(|driver| (model, driver))
         }
-        Err(error) => Err(Fault::failed(format!("no model: schedules and webhooks wait ({error})"))),
+        Err(error) => Err(CliError::failed(format!("no model: schedules and webhooks wait ({error})"))),
     };
     match driver {
         Ok((model, driver)) => {
-            let driver = driver.observed(schedules::observer(bench, site.turns.clone(), bench.settings().dialect()));
-            _ = site.driver.set(driver.clone());
-            site.found_model();
+            let driver = driver.with_listener(schedules::scheduler_listener(
+                bench,
+                site.active_turns.clone(),
+                bench.settings().dialect(),
+            ));
+            _ = site.scheduler.set(driver.clone());
+            site.on_model_found();
             remark!("helve: schedules run with {model}");
-            tokio::join!(driver.drive(closing.clone()), hooks::work(bench, &site.talks, closing));
+            tokio::join!(driver.run_loop(closing.clone()), hooks::work(bench, &site.sessions, closing));
         }
         Err(fault) => remark!("helve: {fault}"),
     }
 }
 
 /// The tools for clients that speak MCP. Where a client cannot ask its user, the page is asked.
-fn house(bench: &Arc<Bench>, board: &Arc<Board>) -> Result<House, Fault> {
-    let approver = Arc::new(ElicitApprover::or(board.clone()).timeout(bench.patience()));
+fn mcp_session_factory(
+    bench: &Arc<HelveRuntime>,
+    board: &Arc<ApprovalQueue>,
+) -> Result<EngineSessionFactory, CliError> {
+    let approver = Arc::new(ElicitApprover::with_fallback(board.clone()).timeout(bench.approval_timeout()));
     let opened = mcp::client_session(bench, &approver, Some(board.clone()))?;
     let settings = bench.settings();
-    let options = Options {
+    let options = McpServerConfig {
         instructions: Some(mcp::instructions(&opened)),
-        without_resources: !mcp::may_read(settings, &opened.engine),
+        without_resources: !mcp::resources_allowed(settings, &opened.engine),
         elicit: Some(approver),
     };
-    Ok(http::house(bench, opened, options, false))
+    Ok(http::engine_session_factory(bench, opened, options, false))
 }

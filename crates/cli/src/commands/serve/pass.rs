@@ -13,30 +13,30 @@ use hyper::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::{commands::http::keep, state};
+use crate::{commands::http::write_private_file, state};
 
 /// The token and what stands for it in a browser.
-pub(super) struct Pass {
+pub(super) struct Auth {
     token: String,
     name: String,
     cookie: String,
 }
 
-impl Pass {
+impl Auth {
     /// The token of this file; a new one where there is none, or where others could read it.
     pub(super) fn open(file: &Path, port: u16) -> io::Result<Self> {
-        let token = match kept(file) {
+        let token = match read_token_file(file) {
             Some(token) => token,
             None => {
                 let token = format!("{}{}", state::random_id()?, state::random_id()?);
-                keep(file, &token)?;
+                write_private_file(file, &token)?;
                 token
             }
         };
-        Ok(Self::of(token, port))
+        Ok(Self::from_token(token, port))
     }
 
-    fn of(token: String, port: u16) -> Self {
+    fn from_token(token: String, port: u16) -> Self {
         // A browser sends a cookie to every port of a host: the token itself should not go there.
         let cookie = state::hex(&Sha256::digest(format!("page:{token}")));
         Self { token, name: format!("helve-{port}"), cookie }
@@ -48,12 +48,12 @@ impl Pass {
     }
 
     /// Whether somebody who shows this may come in.
-    pub(super) fn fits(&self, token: &str) -> bool {
-        same(token, &self.token)
+    pub(super) fn is_valid_token(&self, token: &str) -> bool {
+        constant_time_eq(token, &self.token)
     }
 
     /// Whether a page of ours asks, by its cookie.
-    pub(super) fn is_page(&self, headers: &HeaderMap) -> bool {
+    pub(super) fn has_valid_cookie(&self, headers: &HeaderMap) -> bool {
         // Another port of the same host counts as the same site, and is none of ours.
         let from = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         if !matches!(from, None | Some(b"same-origin" | b"none")) {
@@ -61,7 +61,7 @@ impl Pass {
         }
         let all = headers.get_all(COOKIE).iter().filter_map(|it| it.to_str().ok()).flat_map(|it| it.split(';'));
         let mut pairs = all.filter_map(|it| it.trim().split_once('='));
-        pairs.any(|(name, value)| name == self.name && same(value, &self.cookie))
+        pairs.any(|(name, value)| name == self.name && constant_time_eq(value, &self.cookie))
     }
 
     /// What a browser is told to keep.
@@ -71,7 +71,7 @@ impl Pass {
 }
 
 /// The token in a file that its owner alone can read.
-fn kept(file: &Path) -> Option<String> {
+fn read_token_file(file: &Path) -> Option<String> {
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let mut file = fs::OpenOptions::new().read(true).custom_flags(flags).open(file).ok()?;
     let about = file.metadata().ok()?;
@@ -85,7 +85,7 @@ fn kept(file: &Path) -> Option<String> {
 }
 
 /// Compared by their hashes, so that the time tells nothing.
-fn same(one: &str, other: &str) -> bool {
+fn constant_time_eq(one: &str, other: &str) -> bool {
     let (one, other) = (Sha256::digest(one), Sha256::digest(other));
     one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
@@ -96,26 +96,26 @@ mod tests {
 
     #[test]
     fn the_cookie_is_not_the_token_and_stays_at_home() {
-        let pass = Pass::of("0123456789abcdef".into(), 7717);
+        let pass = Auth::from_token("0123456789abcdef".into(), 7717);
         let cookie = pass.cookie();
         assert!(!cookie.contains("0123456789abcdef"), "{cookie}");
         let mut headers = HeaderMap::new();
-        assert!(!pass.is_page(&headers));
+        assert!(!pass.has_valid_cookie(&headers));
         let pair = cookie.split(';').next().unwrap();
         headers.insert(COOKIE, HeaderValue::from_str(&format!("a=b; {pair}")).unwrap());
-        assert!(pass.is_page(&headers));
+        assert!(pass.has_valid_cookie(&headers));
         headers.insert("sec-fetch-site", HeaderValue::from_static("same-site"));
-        assert!(!pass.is_page(&headers));
+        assert!(!pass.has_valid_cookie(&headers));
     }
 
     #[test]
     fn a_token_that_others_could_read_is_not_used_again() {
         let folder = tempfile::tempdir().unwrap().keep();
         let file = folder.join("serve.token");
-        let first = Pass::open(&file, 1).unwrap().token;
-        assert_eq!(Pass::open(&file, 2).unwrap().token, first);
+        let first = Auth::open(&file, 1).unwrap().token;
+        assert_eq!(Auth::open(&file, 2).unwrap().token, first);
         fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-        assert_ne!(Pass::open(&file, 3).unwrap().token, first);
+        assert_ne!(Auth::open(&file, 3).unwrap().token, first);
         fs::remove_dir_all(folder).unwrap();
     }
 }

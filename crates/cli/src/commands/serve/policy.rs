@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{routes::parsed, say::No, site::Site};
+use super::{routes::parse_body, say::ApiError, site::AppState};
 use crate::{commands::policy::Query, setup};
 
-impl Site {
+impl AppState {
     /// What would happen to a call, and which rule decides. Nothing runs.
-    pub(super) async fn explain_policy(&self, body: &[u8]) -> Result<Value, No> {
-        let query: Query = parsed(body)?;
-        let explained = self.explainer.explain(&self.bench, &query).await;
-        explained.map(|it| it.json()).map_err(|fault| No::bad(fault.to_string()))
+    pub(super) async fn explain_policy(&self, body: &[u8]) -> Result<Value, ApiError> {
+        let query: Query = parse_body(body)?;
+        let explained = self.explainer.explain(&self.runtime, &query).await;
+        explained.map(|it| it.json()).map_err(|fault| ApiError::bad_request(fault.to_string()))
     }
 
     /// What holds for calls, and the last that were refused.
     pub(super) fn policy(&self) -> Value {
-        let settings = self.bench.settings();
+        let settings = self.runtime.settings();
         let configured = setup::mode(settings);
         let dialects: Map<String, Value> = helve_dialects::all()
             .into_iter()
@@ -41,7 +41,7 @@ impl Site {
             "paths": {
                 "deny_read": config.paths.deny_read, "deny_write": config.paths.deny_write,
             },
-            "protected": helve_engine::PROTECTED,
+            "protected": helve_engine::PROTECTED_PATHS,
             "programs": {
                 "enabled": config.tools.shell.enabled, "allow": config.tools.shell.allow,
                 "deny": config.tools.shell.deny,
@@ -51,8 +51,8 @@ impl Site {
                 "allow_hosts": config.sandbox.allow_hosts, "readable": config.sandbox.readable,
                 "writable": config.sandbox.writable, "memory_mb": config.sandbox.memory_mb,
             },
-            "patience_secs": self.bench.patience().as_secs(),
-            "denied": self.hub.denied(),
+            "patience_secs": self.runtime.approval_timeout().as_secs(),
+            "denied": self.event_bus.recent_denials(),
         })
     }
 }

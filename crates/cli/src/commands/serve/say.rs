@@ -13,26 +13,26 @@ use serde_json::{Value, json};
 
 /// Why a request is not answered as it was asked.
 #[derive(Debug)]
-pub(super) struct No {
+pub(super) struct ApiError {
     status: StatusCode,
     code: &'static str,
-    why: String,
+    message: String,
     allow: Option<String>,
 }
 
-impl No {
+impl ApiError {
     /// A refusal: the status, a word for programs, and words for people.
     pub(super) fn new(status: StatusCode, code: &'static str, why: impl Into<String>) -> Self {
-        Self { status, code, why: why.into(), allow: None }
+        Self { status, code, message: why.into(), allow: None }
     }
 
     /// The request makes no sense.
-    pub(super) fn bad(why: impl Into<String>) -> Self {
+    pub(super) fn bad_request(why: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", why)
     }
 
     /// There is no such thing.
-    pub(super) fn missing(why: impl Into<String>) -> Self {
+    pub(super) fn not_found(why: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", why)
     }
 
@@ -42,32 +42,32 @@ impl No {
     }
 
     /// Nobody is there who could think about it.
-    pub(super) fn no_model() -> Self {
+    pub(super) fn no_model_configured() -> Self {
         let why = "no model is configured here; set model.base_url and begin the server anew";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_model", why)
     }
 
     /// Something of ours is broken.
-    pub(super) fn broken(why: impl std::fmt::Display) -> Self {
+    pub(super) fn internal(why: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why.to_string())
     }
 
     /// There is no room, or no time.
-    pub(super) fn busy(why: impl Into<String>) -> Self {
+    pub(super) fn unavailable(why: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why)
     }
 
     /// Another method is wanted.
-    pub(super) fn method(allow: impl Into<String>) -> Self {
+    pub(super) fn method_not_allowed(allow: impl Into<String>) -> Self {
         let allow = allow.into();
         let why = format!("this address takes {allow}");
         Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why) }
     }
 
     /// As a response.
-    pub(super) fn reply(self) -> HttpReply {
-        let body = json!({ "error": self.why, "code": self.code, "details": { "status": self.status.as_u16() } });
-        let mut reply = json(self.status, &body);
+    pub(super) fn into_response(self) -> HttpReply {
+        let body = json!({ "error": self.message, "code": self.code, "details": { "status": self.status.as_u16() } });
+        let mut reply = json_response(self.status, &body);
         if self.status == StatusCode::UNAUTHORIZED {
             reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -78,30 +78,30 @@ impl No {
     }
 }
 
-impl fmt::Display for No {
+impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.status.as_u16(), self.why)
+        write!(f, "{} {}", self.status.as_u16(), self.message)
     }
 }
 
-impl From<helve_contract::Error> for No {
+impl From<helve_contract::Error> for ApiError {
     fn from(error: helve_contract::Error) -> Self {
-        Self::broken(error)
+        Self::internal(error)
     }
 }
 
 /// JSON.
-pub(super) fn json(status: StatusCode, value: &Value) -> HttpReply {
-    text(status, "application/json", value.to_string())
+pub(super) fn json_response(status: StatusCode, value: &Value) -> HttpReply {
+    text_response(status, "application/json", value.to_string())
 }
 
 /// Text of some type.
-pub(super) fn text(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> HttpReply {
-    typed(status, kind, Full::new(text.into()).boxed_unsync())
+pub(super) fn text_response(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> HttpReply {
+    with_content_type(status, kind, Full::new(text.into()).boxed_unsync())
 }
 
 /// Any body of some type.
-pub(super) fn typed(status: StatusCode, kind: &'static str, body: HttpBody) -> HttpReply {
+pub(super) fn with_content_type(status: StatusCode, kind: &'static str, body: HttpBody) -> HttpReply {
     let mut reply = Response::new(body);
     *reply.status_mut() = status;
     let fixed: [(HeaderName, &'static str); 4] = [

@@ -6,37 +6,37 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use helve_agent::scheduler::{Happening, Observer};
+use helve_agent::scheduler::{SchedulerEvent, SchedulerListener};
 use helve_contract::{
     events::TurnEnd,
     jiff::Timestamp,
-    ports::{RunStatus, Schedule, ScheduleStatus},
+    ports::{Schedule, ScheduleRunStatus, ScheduleStatus},
 };
-use helve_tools::schedule::{RUN_PREFIX, cadence, shown};
+use helve_tools::schedule::{RUN_PREFIX, cadence, to_json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    routes::parsed,
-    say::No,
-    site::Site,
-    turns::{Turn, Turns},
+    routes::parse_body,
+    say::ApiError,
+    site::AppState,
+    turns::{ActiveTurn, ActiveTurns},
 };
-use crate::{commands::schedule, print::harmless, remark, workshop::Bench};
+use crate::{commands::schedule, print::escape_for_terminal, remark, workshop::HelveRuntime};
 
 /// How many runs are told.
-const RUNS: usize = 100;
+const MAX_RUNS: usize = 100;
 
 /// What to do with a schedule.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Order {
-    action: Action,
+struct ScheduleActionBody {
+    action: ScheduleAction,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Action {
+enum ScheduleAction {
     Pause,
     Resume,
     Run,
@@ -44,14 +44,14 @@ enum Action {
 }
 
 /// Writes down what schedules do, and says which conversations they work in.
-pub(super) fn observer(bench: &Arc<Bench>, turns: Arc<Turns>, usual: &str) -> Observer {
+pub(super) fn scheduler_listener(bench: &Arc<HelveRuntime>, turns: Arc<ActiveTurns>, usual: &str) -> SchedulerListener {
     let (bench, usual) = (Arc::downgrade(bench), usual.to_owned());
-    let working: Mutex<HashMap<String, Turn>> = Mutex::default();
-    Arc::new(move |what: &Happening| {
-        schedule::log(what);
+    let working: Mutex<HashMap<String, ActiveTurn>> = Mutex::default();
+    Arc::new(move |what: &SchedulerEvent| {
+        schedule::log_event(what);
         let mut working = working.lock().unwrap_or_else(PoisonError::into_inner);
         match what {
-            Happening::Began(schedule, run) => {
+            SchedulerEvent::RunStarted(schedule, run) => {
                 let own = || {
                     let label = format!("{RUN_PREFIX}{}", schedule.id);
                     let workspace = schedule.workspace.as_deref().map(Path::new);
@@ -62,85 +62,91 @@ pub(super) fn observer(bench: &Arc<Bench>, turns: Arc<Turns>, usual: &str) -> Ob
                 let dialect = schedule.dialect.as_deref().unwrap_or(&usual);
                 working.insert(run.id.clone(), turns.begin(&session, dialect, None));
             }
-            Happening::Ended(_, run) => {
+            SchedulerEvent::RunFinished(_, run) => {
                 if let Some(turn) = working.remove(&run.id) {
-                    turn.over(match run.status {
-                        RunStatus::Success => TurnEnd::Done,
-                        RunStatus::Refused => TurnEnd::Refused,
-                        RunStatus::Running | RunStatus::Failed | RunStatus::Cancelled => TurnEnd::Error,
+                    turn.end_with(match run.status {
+                        ScheduleRunStatus::Success => TurnEnd::Done,
+                        ScheduleRunStatus::Refused => TurnEnd::Refused,
+                        ScheduleRunStatus::Running | ScheduleRunStatus::Failed | ScheduleRunStatus::Cancelled => {
+                            TurnEnd::Error
+                        }
                     });
                 }
             }
-            Happening::Lost(_, run) => {
+            SchedulerEvent::LeaseLost(_, run) => {
                 if let Some(turn) = working.remove(&run.id) {
-                    turn.over(TurnEnd::Cancelled);
+                    turn.end_with(TurnEnd::Cancelled);
                 }
             }
-            Happening::Skipped(..) | Happening::Trouble(_) => {}
+            SchedulerEvent::Skipped(..) | SchedulerEvent::Error(_) => {}
         }
     })
 }
 
-impl Site {
+impl AppState {
     /// Schedules, newest first.
-    pub(super) async fn schedules(&self) -> Result<Value, No> {
-        let all = schedule::all(&**self.bench.store(), self.user()).await.map_err(No::broken)?;
-        Ok(json!({ "schedules": all.iter().map(shown).collect::<Vec<_>>() }))
+    pub(super) async fn schedules(&self) -> Result<Value, ApiError> {
+        let all = schedule::list_all(&**self.runtime.store(), self.user()).await.map_err(ApiError::internal)?;
+        Ok(json!({ "schedules": all.iter().map(to_json).collect::<Vec<_>>() }))
     }
 
     /// The last runs of a schedule, newest first.
-    pub(super) async fn runs(&self, id: &str) -> Result<Value, No> {
+    pub(super) async fn schedule_runs(&self, id: &str) -> Result<Value, ApiError> {
         let schedule = self.schedule(id).await?;
-        let runs = self.bench.store().runs(&schedule.id, RUNS).await?;
-        Ok(json!({ "schedule": shown(&schedule), "runs": runs }))
+        let runs = self.runtime.store().runs(&schedule.id, MAX_RUNS).await?;
+        Ok(json!({ "schedule": to_json(&schedule), "runs": runs }))
     }
 
     /// Pauses, resumes, runs or deletes a schedule.
-    pub(super) async fn change_schedule(&self, id: &str, body: &[u8]) -> Result<Value, No> {
-        let Order { action } = parsed(body)?;
+    pub(super) async fn act_on_schedule(&self, id: &str, body: &[u8]) -> Result<Value, ApiError> {
+        let ScheduleActionBody { action } = parse_body(body)?;
         let schedule = self.schedule(id).await?;
-        let store = self.bench.store();
+        let store = self.runtime.store();
         let changed = match action {
-            Action::Pause => Schedule { status: ScheduleStatus::Paused, next: None, ..schedule.clone() },
-            Action::Resume => {
-                let rules = crate::schedules::rules(self.bench.settings(), None);
-                let next = cadence::first(&schedule.cadence, &rules, Timestamp::now());
-                let next = next.map_err(|error| No::conflict(error.to_string()))?;
+            ScheduleAction::Pause => Schedule { status: ScheduleStatus::Paused, next: None, ..schedule.clone() },
+            ScheduleAction::Resume => {
+                let rules = crate::schedules::rules(self.runtime.settings(), None);
+                let next = cadence::first_run(&schedule.cadence, &rules, Timestamp::now());
+                let next = next.map_err(|error| ApiError::conflict(error.to_string()))?;
                 Schedule { status: ScheduleStatus::Active, next: Some(next), failures: 0, ..schedule.clone() }
             }
-            Action::Run => {
+            ScheduleAction::Run => {
                 self.run_schedule(schedule.clone()).await?;
-                return Ok(json!({ "schedule": shown(&schedule) }));
+                return Ok(json!({ "schedule": to_json(&schedule) }));
             }
-            Action::Delete => {
+            ScheduleAction::Delete => {
                 store.remove_schedule(&schedule.id).await?;
                 return Ok(json!({ "schedule": null }));
             }
         };
         let changed = Schedule { updated: Timestamp::now(), ..changed };
-        if !store.change_schedule(&changed, schedule.updated).await? {
-            return Err(No::conflict("it changed at this moment; try again"));
+        if !store.update_schedule(&changed, schedule.updated).await? {
+            return Err(ApiError::conflict("it changed at this moment; try again"));
         }
-        Ok(json!({ "schedule": shown(&changed) }))
+        Ok(json!({ "schedule": to_json(&changed) }))
     }
 
     /// Begins a run by hand; its end is told as an event, and in the list of runs.
-    async fn run_schedule(&self, schedule: Schedule) -> Result<(), No> {
-        let driver = self.driver.get().cloned().ok_or_else(No::no_model)?;
-        let last = self.bench.store().runs(&schedule.id, 1).await?;
+    async fn run_schedule(&self, schedule: Schedule) -> Result<(), ApiError> {
+        let driver = self.scheduler.get().cloned().ok_or_else(ApiError::no_model_configured)?;
+        let last = self.runtime.store().runs(&schedule.id, 1).await?;
         if last.first().is_some_and(|it| it.finished.is_none()) {
-            return Err(No::conflict("it runs already"));
+            return Err(ApiError::conflict("it runs already"));
         }
         tokio::spawn(async move {
             if let Err(error) = driver.run_now(&schedule).await {
-                remark!("helve: the schedule {}: {}", harmless(&schedule.id), harmless(&error.to_string()));
+                remark!(
+                    "helve: the schedule {}: {}",
+                    escape_for_terminal(&schedule.id),
+                    escape_for_terminal(&error.to_string())
+                );
             }
         });
         Ok(())
     }
 
-    async fn schedule(&self, id: &str) -> Result<Schedule, No> {
-        let found = self.bench.store().schedule(id).await?.filter(|it| it.user == self.user());
-        found.ok_or_else(|| No::missing("there is no such schedule; /api/schedules lists them"))
+    async fn schedule(&self, id: &str) -> Result<Schedule, ApiError> {
+        let found = self.runtime.store().schedule(id).await?.filter(|it| it.user == self.user());
+        found.ok_or_else(|| ApiError::not_found("there is no such schedule; /api/schedules lists them"))
     }
 }

@@ -11,81 +11,81 @@ use hyper::{StatusCode, body::Frame};
 use serde_json::json;
 use tokio::{sync::OwnedSemaphorePermit, time::sleep};
 
-use super::{hub::Hub, say};
+use super::{hub::EventBus, say};
 
 /// A word now and then, so that nobody between us takes the connection for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// How events are told.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum StreamFormat {
     /// A line of JSON each.
-    Lines,
+    NdJson,
     /// As a browser's `EventSource` reads them.
-    Events,
+    Sse,
 }
 
 /// Somebody who listens.
-pub(super) struct Listener {
-    pub(super) hub: Arc<Hub>,
-    pub(super) manner: Manner,
+pub(super) struct EventSubscriber {
+    pub(super) event_bus: Arc<EventBus>,
+    pub(super) manner: StreamFormat,
     /// The number of the last event that was heard.
     pub(super) after: u64,
     /// Whether to wait for more.
     pub(super) follow: bool,
     /// The server is to end.
-    pub(super) closing: CancellationToken,
+    pub(super) shutdown: CancellationToken,
     pub(super) _place: OwnedSemaphorePermit,
 }
 
-impl Listener {
+impl EventSubscriber {
     /// The response that goes on until one side leaves.
-    pub(super) fn reply(self) -> HttpReply {
+    pub(super) fn into_response(self) -> HttpReply {
         let kind = match self.manner {
-            Manner::Lines => "application/x-ndjson",
-            Manner::Events => "text/event-stream",
+            StreamFormat::NdJson => "application/x-ndjson",
+            StreamFormat::Sse => "text/event-stream",
         };
         // The first word tells at once that somebody is here.
         let frames = stream::unfold((self, true), |(mut listener, first)| async move {
-            let bytes = if first { listener.word() } else { listener.next().await? };
+            let bytes = if first { listener.keepalive_frame() } else { listener.next().await? };
             Some((Ok::<_, Infallible>(Frame::data(bytes)), (listener, false)))
         });
-        say::typed(StatusCode::OK, kind, StreamBody::new(frames).boxed_unsync())
+        say::with_content_type(StatusCode::OK, kind, StreamBody::new(frames).boxed_unsync())
     }
 
     async fn next(&mut self) -> Option<Bytes> {
-        let mut bell = self.hub.bell();
-        self.hub.look();
+        let mut bell = self.event_bus.subscribe();
+        self.event_bus.mark_watched();
         loop {
-            if let Some((number, event)) = self.hub.after(self.after) {
+            if let Some((number, event)) = self.event_bus.next_after(self.after) {
                 self.after = number;
-                return Some(self.told(number, &event));
+                return Some(self.frame(number, &event));
             }
             if !self.follow {
                 return None;
             }
             tokio::select! {
                 rung = bell.changed() => rung.ok()?,
-                () = self.closing.cancelled() => return None,
-                () = sleep(HEARTBEAT) => return Some(self.word()),
+                () = self.shutdown.cancelled() => return None,
+                () = sleep(HEARTBEAT) => return Some(self.keepalive_frame()),
             }
         }
     }
 
-    fn told(&self, number: u64, event: &[u8]) -> Bytes {
+    fn frame(&self, number: u64, event: &[u8]) -> Bytes {
         let event = String::from_utf8_lossy(event);
         match self.manner {
-            Manner::Lines => format!("{event}\n"),
-            Manner::Events => format!("id: {number}\ndata: {event}\n\n"),
+            StreamFormat::NdJson => format!("{event}\n"),
+            StreamFormat::Sse => format!("id: {number}\ndata: {event}\n\n"),
         }
         .into()
     }
 
     /// Says that there is nothing to say.
-    fn word(&self) -> Bytes {
+    fn keepalive_frame(&self) -> Bytes {
         match self.manner {
-            Manner::Lines => format!("{}\n", json!({ "type": KEEPALIVE, "at": self.hub.last() })),
-            Manner::Events => ": keepalive\n\n".to_owned(),
+            StreamFormat::NdJson => format!("{}\n", json!({ "type": KEEPALIVE, "at": self.event_bus.last_number() })),
+            StreamFormat::Sse => ": keepalive\n\n".to_owned(),
         }
         .into()
     }

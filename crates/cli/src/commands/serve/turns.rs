@@ -5,38 +5,44 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use helve_agent::Outcome;
+use helve_agent::TurnOutcome;
 use helve_contract::{
     events::{SessionEnded, SessionMessage, SessionStarted, TurnEnd},
-    ports::{Message, Part},
+    ports::{Message, MessagePart},
 };
 
-use super::{board::bounded, hub::Hub};
+use super::{board::truncate_text, hub::EventBus};
 
 /// Conversations at work, with how many turns each.
-pub(super) struct Turns {
-    hub: Arc<Hub>,
+pub(super) struct ActiveTurns {
+    event_bus: Arc<EventBus>,
     working: Mutex<HashMap<String, usize>>,
 }
 
 /// A turn that has begun. It ends when this is dropped, at the latest.
-pub(super) struct Turn {
-    turns: Arc<Turns>,
+pub(super) struct ActiveTurn {
+    turns: Arc<ActiveTurns>,
     session: String,
     dialect: String,
-    told: bool,
+    is_published: bool,
 }
 
-impl Turns {
-    pub(super) fn new(hub: Arc<Hub>) -> Arc<Self> {
-        Arc::new(Self { hub, working: Mutex::default() })
+impl ActiveTurns {
+    pub(super) fn new(hub: Arc<EventBus>) -> Arc<Self> {
+        Arc::new(Self { event_bus: hub, working: Mutex::default() })
     }
 
     /// A turn begins.
-    pub(super) fn begin(self: &Arc<Self>, session: &str, dialect: &str, parent: Option<&str>) -> Turn {
+    pub(super) fn begin(self: &Arc<Self>, session: &str, dialect: &str, parent: Option<&str>) -> ActiveTurn {
         *self.lock().entry(session.to_owned()).or_default() += 1;
-        self.hub.tell(dialect, SessionStarted { session: session.to_owned(), parent: parent.map(str::to_owned) });
-        Turn { turns: self.clone(), session: session.to_owned(), dialect: dialect.to_owned(), told: false }
+        self.event_bus
+            .publish(dialect, SessionStarted { session: session.to_owned(), parent: parent.map(str::to_owned) });
+        ActiveTurn {
+            turns: self.clone(),
+            session: session.to_owned(),
+            dialect: dialect.to_owned(),
+            is_published: false,
+        }
     }
 
     /// Whether a conversation is at work.
@@ -50,15 +56,15 @@ impl Turns {
     }
 
     /// Messages were kept: the numbers are those of the store.
-    pub(super) fn said(&self, session: &str, messages: &[Message]) {
+    pub(super) fn messages_stored(&self, session: &str, messages: &[Message]) {
         for message in messages {
             let event = SessionMessage {
                 session: session.to_owned(),
                 seq: message.seq,
                 role: message.role,
-                text: words(message),
+                text: message_text(message),
             };
-            self.hub.tell("", event);
+            self.event_bus.publish("", event);
         }
     }
 
@@ -67,23 +73,23 @@ impl Turns {
     }
 }
 
-impl Turn {
+impl ActiveTurn {
     /// It ended like this.
-    pub(super) fn end(mut self, outcome: &helve_contract::Result<Outcome>) {
+    pub(super) fn end(mut self, outcome: &helve_contract::Result<TurnOutcome>) {
         let (end, why) = match outcome {
-            Ok(outcome) => (outcome.ended.turn_end(), outcome.ended.why().map(str::to_owned)),
+            Ok(outcome) => (outcome.stop_reason.turn_end(), outcome.stop_reason.why().map(str::to_owned)),
             Err(error) => (TurnEnd::Error, Some(error.to_string())),
         };
-        self.leave(end, why);
+        self.finish(end, why);
     }
 
     /// It ended, and there is no more to say.
-    pub(super) fn over(mut self, end: TurnEnd) {
-        self.leave(end, None);
+    pub(super) fn end_with(mut self, end: TurnEnd) {
+        self.finish(end, None);
     }
 
-    fn leave(&mut self, outcome: TurnEnd, why: Option<String>) {
-        if std::mem::replace(&mut self.told, true) {
+    fn finish(&mut self, outcome: TurnEnd, why: Option<String>) {
+        if std::mem::replace(&mut self.is_published, true) {
             return;
         }
         let mut working = self.turns.lock();
@@ -94,26 +100,26 @@ impl Turn {
             }
         }
         drop(working);
-        self.turns.hub.tell(&self.dialect, SessionEnded { session: self.session.clone(), outcome, why });
+        self.turns.event_bus.publish(&self.dialect, SessionEnded { session: self.session.clone(), outcome, why });
     }
 }
 
-impl Drop for Turn {
+impl Drop for ActiveTurn {
     fn drop(&mut self) {
-        self.leave(TurnEnd::Error, Some("it broke off".to_owned()));
+        self.finish(TurnEnd::Error, Some("it broke off".to_owned()));
     }
 }
 
 /// The words of a message, in short: calls by their names, results by their beginning.
-fn words(message: &Message) -> String {
+fn message_text(message: &Message) -> String {
     const SHORT: usize = 500;
     let short = |text: &str| text.chars().take(SHORT).collect::<String>();
     let parts = message.parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(bounded(text)),
-        Part::ToolCall { name, input, .. } => Some(format!("[{name} {}]", short(input))),
-        Part::ToolResult { name, content, .. } => Some(format!("[{name}] {}", short(content))),
-        Part::Binary { mime_type, .. } => Some(format!("[{mime_type}]")),
-        Part::Reasoning { .. } | Part::Opaque { .. } | Part::Finish { .. } => None,
+        MessagePart::Text { text } => Some(truncate_text(text)),
+        MessagePart::ToolCall { name, input, .. } => Some(format!("[{name} {}]", short(input))),
+        MessagePart::ToolResult { name, content, .. } => Some(format!("[{name}] {}", short(content))),
+        MessagePart::Binary { mime_type, .. } => Some(format!("[{mime_type}]")),
+        MessagePart::Reasoning { .. } | MessagePart::Opaque { .. } | MessagePart::Finish { .. } => None,
     });
-    bounded(&parts.collect::<Vec<_>>().join("\n"))
+    truncate_text(&parts.collect::<Vec<_>>().join("\n"))
 }

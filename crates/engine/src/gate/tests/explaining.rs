@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::stage::{Fate, bash, call, edit, fate, fetch, gate, grep, write};
+use super::stage::{CallFate, bash, call, edit, fetch, gate, grep, run_gate, write};
 use crate::{
-    commands::NameList,
+    commands::ProgramAllowlist,
     gate::{Basis, Gate, Mode, Outcome},
 };
 
@@ -33,11 +33,11 @@ async fn an_explanation_says_what_the_gate_does() {
         for rules in sets {
             for (spec, args) in &calls {
                 let explained = gate(mode, rules).explain(spec, args, &call()).await;
-                let real = fate(gate(mode, rules), spec, args.clone()).await;
+                let real = run_gate(gate(mode, rules), spec, args.clone()).await;
                 let same = match real {
-                    Fate::Passed => explained.outcome == Outcome::Allow,
-                    Fate::Asked => explained.outcome == Outcome::Ask,
-                    Fate::Denied(_) => matches!(explained.outcome, Outcome::Deny | Outcome::Refuse),
+                    CallFate::Passed => explained.outcome == Outcome::Allow,
+                    CallFate::Asked => explained.outcome == Outcome::Ask,
+                    CallFate::Denied(_) => matches!(explained.outcome, Outcome::Deny | Outcome::Refuse),
                 };
                 assert!(same, "{mode:?} {rules:?} {args}: {real:?}, explained {explained:?}");
                 seen += 1;
@@ -65,8 +65,8 @@ async fn an_explanation_names_what_decided() {
     assert_eq!(said("python3 x").await, ("ask", Basis::Mode));
     assert_eq!(said("echo x > .git/config").await, ("refuse", Basis::Path { path: "/w/.git/config".into() }));
     assert_eq!(said("a\0b").await, ("refuse", Basis::InvalidCall));
-    let names = NameList::new(vec!["ls".into()], vec!["npm".into()]).unwrap();
-    assert_eq!(why(Gate::new(Mode::Open).commands(names), run("npm test")).await.basis, Basis::Programs);
+    let names = ProgramAllowlist::new(vec!["ls".into()], vec!["npm".into()]).unwrap();
+    assert_eq!(why(Gate::new(Mode::Open).program_allowlist(names), run("npm test")).await.basis, Basis::Programs);
     let plan = why(Gate::new(Mode::Plan), run("rm x")).await;
     assert_eq!((plan.outcome, plan.basis), (Outcome::Deny, Basis::Mode));
 

@@ -3,7 +3,7 @@
 use helve_contract::{Effects, Refusal, Spec, Tier};
 use serde_json::json;
 
-use super::stage::{Fate, bash, command, edit, fate, fetch, gate, grep, spec, write};
+use super::stage::{CallFate, bash, command, edit, fetch, gate, grep, run_gate, spec, write};
 use crate::gate::{Gate, Mode, ModeSwitch};
 
 /// One letter a tool (grep, write, a plain `ls`, `npm test`, a fetch, an agent, a question): passes, asked, denied.
@@ -19,10 +19,10 @@ async fn row(mode: Mode, rules: &[&str]) -> String {
     ];
     let mut letters = String::new();
     for (spec, args) in calls {
-        letters.push(match fate(gate(mode, rules), &spec, args).await {
-            Fate::Passed => 'p',
-            Fate::Asked => 'a',
-            Fate::Denied(_) => 'd',
+        letters.push(match run_gate(gate(mode, rules), &spec, args).await {
+            CallFate::Passed => 'p',
+            CallFate::Asked => 'a',
+            CallFate::Denied(_) => 'd',
         });
     }
     letters
@@ -42,7 +42,7 @@ async fn each_mode_in_one_row() {
 async fn deny_holds_in_every_mode() {
     for (_, mode) in Mode::ALL {
         let fate = command(gate(mode, &["-Bash(npm:*)", "+Bash", "?Bash"]), "npm test").await;
-        assert!(matches!(fate, Fate::Denied(_)), "{mode:?}: {fate:?}");
+        assert!(matches!(fate, CallFate::Denied(_)), "{mode:?}: {fate:?}");
     }
 }
 
@@ -57,16 +57,16 @@ async fn deny_beats_plan_beats_ask_beats_allow() {
 #[tokio::test]
 async fn a_tier_can_make_a_tool_graver_but_not_lighter() {
     let send = Spec { tier: Some(Tier::ReadOnly), ..spec("send_media", Effects::READS | Effects::NETWORK, &["path"]) };
-    assert_eq!(fate(Gate::new(Mode::Default), &send, json!({"path": "a"})).await, Fate::Asked);
+    assert_eq!(run_gate(Gate::new(Mode::Default), &send, json!({"path": "a"})).await, CallFate::Asked);
     let grave = Spec { tier: Some(Tier::Privileged), ..grep() };
-    assert_eq!(fate(Gate::new(Mode::Default), &grave, json!({"pattern": "a"})).await, Fate::Asked);
+    assert_eq!(run_gate(Gate::new(Mode::Default), &grave, json!({"pattern": "a"})).await, CallFate::Asked);
 }
 
 #[tokio::test]
 async fn a_headless_denial_says_how_to_allow_it() {
     let denied = |mode, spec: Spec, args| async move {
         let gate = Gate::new(mode);
-        gate.pass(&spec, &args, &super::stage::call()).await.unwrap_err().to_string()
+        gate.authorize(&spec, &args, &super::stage::call()).await.unwrap_err().to_string()
     };
     assert_eq!(
         denied(Mode::Default, bash(), json!({"command": "cd x && npm run 'a b'"})).await,
@@ -88,19 +88,19 @@ async fn a_headless_denial_says_how_to_allow_it() {
 #[tokio::test]
 async fn plan_mode_lets_commands_and_pages_be_read_and_nothing_else() {
     for line in ["git log --oneline", "ls -la | head", "git status && git diff", "cat a | grep b"] {
-        assert_eq!(command(gate(Mode::Plan, &[]), line).await, Fate::Passed, "{line}");
+        assert_eq!(command(gate(Mode::Plan, &[]), line).await, CallFate::Passed, "{line}");
     }
     for line in ["git commit -m x", "ls > a", "ls && rm a", "git log $(rm a)", "env"] {
-        assert!(matches!(command(gate(Mode::Plan, &[]), line).await, Fate::Denied(_)), "{line}");
+        assert!(matches!(command(gate(Mode::Plan, &[]), line).await, CallFate::Denied(_)), "{line}");
     }
     let fetched = json!({"url": "https://example.com"});
-    assert_eq!(fate(gate(Mode::Plan, &["?WebFetch"]), &fetch(), fetched.clone()).await, Fate::Asked);
-    assert_eq!(fate(gate(Mode::Plan, &[]).asking_web_in_plan(), &fetch(), fetched).await, Fate::Asked);
+    assert_eq!(run_gate(gate(Mode::Plan, &["?WebFetch"]), &fetch(), fetched.clone()).await, CallFate::Asked);
+    assert_eq!(run_gate(gate(Mode::Plan, &[]).asking_web_in_plan(), &fetch(), fetched).await, CallFate::Asked);
     for effects in
         [Effects::NETWORK | Effects::SENDS, Effects::NETWORK | Effects::WRITES, Effects::SPAWNS | Effects::WRITES]
     {
-        let fate = fate(gate(Mode::Plan, &[]), &spec("x", effects, &["to"]), json!({"to": "a"})).await;
-        assert!(matches!(fate, Fate::Denied(_)), "{effects:?}");
+        let fate = run_gate(gate(Mode::Plan, &[]), &spec("x", effects, &["to"]), json!({"to": "a"})).await;
+        assert!(matches!(fate, CallFate::Denied(_)), "{effects:?}");
     }
 }
 
@@ -109,7 +109,7 @@ async fn rules_approved_with_a_plan_hold_until_they_are_taken_back() {
     let call = super::stage::call();
     let run = async |mode, rules: &[&str], line: &str| {
         let gate = gate(mode, rules);
-        gate.pass(&bash(), &json!({ "command": line }), &call).await.is_ok()
+        gate.authorize(&bash(), &json!({ "command": line }), &call).await.is_ok()
     };
     assert!(!run(Mode::Default, &[], "cargo test").await);
     call.session.set_plan_rules(vec!["Bash(cargo test:*)".to_owned(), "Bash".to_owned(), "Write".to_owned()]);
@@ -120,7 +120,7 @@ async fn rules_approved_with_a_plan_hold_until_they_are_taken_back() {
     assert!(!run(Mode::Default, &["?Bash(cargo:*)"], "cargo test").await);
     assert!(!run(Mode::Plan, &[], "cargo test").await);
     let args = json!({"file_path": "a", "content": "x"});
-    assert!(gate(Mode::Default, &[]).pass(&write(), &args, &call).await.is_err());
+    assert!(gate(Mode::Default, &[]).authorize(&write(), &args, &call).await.is_err());
     call.session.set_plan_rules(Vec::new());
     assert!(!run(Mode::Default, &[], "cargo test").await);
 }
@@ -129,7 +129,7 @@ async fn rules_approved_with_a_plan_hold_until_they_are_taken_back() {
 async fn a_refusal_says_what_kind_it_is() {
     let why = async |mode, rules: &[&str]| {
         let gate = gate(mode, rules);
-        gate.pass(&bash(), &json!({"command": "npm test"}), &super::stage::call()).await.unwrap_err().why
+        gate.authorize(&bash(), &json!({"command": "npm test"}), &super::stage::call()).await.unwrap_err().why
     };
     assert_eq!(why(Mode::Default, &[]).await, Refusal::Approval);
     assert_eq!(why(Mode::DontAsk, &[]).await, Refusal::Approval);
@@ -151,7 +151,7 @@ fn of_two_modes_the_stricter_is_taken() {
     let order = [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions, Mode::Open];
     for (at, strict) in order.iter().enumerate() {
         for loose in &order[at..] {
-            assert_eq!((strict.at_most(*loose), loose.at_most(*strict)), (*strict, *strict));
+            assert_eq!((strict.stricter(*loose), loose.stricter(*strict)), (*strict, *strict));
         }
     }
 }
@@ -160,14 +160,14 @@ fn of_two_modes_the_stricter_is_taken() {
 async fn an_approved_plan_ends_the_mode_that_only_looks() {
     let switch = ModeSwitch::new(Mode::AcceptEdits);
     let args = json!({"file_path": "a", "old_string": "x", "new_string": "y"});
-    let edits = async || fate(Gate::new(switch.clone()), &edit(), args.clone()).await;
-    assert_eq!((switch.end_plan(), edits().await), (None, Fate::Passed));
+    let edits = async || run_gate(Gate::new(switch.clone()), &edit(), args.clone()).await;
+    assert_eq!((switch.end_plan(), edits().await), (None, CallFate::Passed));
     switch.set(Mode::Plan);
     switch.set(Mode::Plan);
-    assert!(matches!(edits().await, Fate::Denied(_)));
+    assert!(matches!(edits().await, CallFate::Denied(_)));
     assert_eq!(
         (switch.end_plan(), switch.get(), edits().await),
-        (Some(Mode::AcceptEdits), Mode::AcceptEdits, Fate::Passed)
+        (Some(Mode::AcceptEdits), Mode::AcceptEdits, CallFate::Passed)
     );
     assert_eq!(ModeSwitch::new(Mode::Plan).end_plan(), Some(Mode::Default));
 }

@@ -3,7 +3,7 @@
 use helve_contract::{Access, Effects, Spec};
 use serde_json::json;
 
-use super::stage::{Fate, bash, command, edit, fate, fetch, gate, grep, rule, spec, write};
+use super::stage::{CallFate, bash, command, edit, fetch, gate, grep, rule, run_gate, spec, write};
 use crate::gate::{Mode, Rule};
 
 #[test]
@@ -43,7 +43,7 @@ fn a_malformed_rule_is_an_error() {
         "Edit(src/**)",
         "Edit(it's/**)",
     ] {
-        assert_eq!(rule(text).text(), text);
+        assert_eq!(rule(text).source(), text);
     }
     assert_eq!(
         Rule::parse("Bash()").unwrap_err(),
@@ -64,7 +64,7 @@ async fn an_allow_rule_matches_words_and_every_command() {
         "timeout 60 npm test 2>&1",
         "npm test >/dev/null",
     ] {
-        assert_eq!(command(gate(Mode::Default, rules), line).await, Fate::Passed, "{line}");
+        assert_eq!(command(gate(Mode::Default, rules), line).await, CallFate::Passed, "{line}");
     }
     for line in [
         "npm test --x",
@@ -88,7 +88,7 @@ async fn an_allow_rule_matches_words_and_every_command() {
         "npm test <<< x",
         "npm test |",
     ] {
-        assert_eq!(command(gate(Mode::Default, rules), line).await, Fate::Asked, "{line}");
+        assert_eq!(command(gate(Mode::Default, rules), line).await, CallFate::Asked, "{line}");
     }
 }
 
@@ -124,12 +124,12 @@ async fn a_deny_rule_hits_any_command_behind_any_wrapper() {
         "x=1 rm x",
     ] {
         let fate = command(gate(Mode::Open, &["-Bash(rm:*)"]), line).await;
-        assert!(matches!(fate, Fate::Denied(_)), "{line}: {fate:?}");
+        assert!(matches!(fate, CallFate::Denied(_)), "{line}: {fate:?}");
     }
     for line in
         ["rmdir x", "echo rm", "ls # rm x", "git rm x", "echo $x", "for i in *; do wc $i; done", "command -v rm"]
     {
-        assert_eq!(command(gate(Mode::Open, &["-Bash(rm:*)"]), line).await, Fate::Passed, "{line}");
+        assert_eq!(command(gate(Mode::Open, &["-Bash(rm:*)"]), line).await, CallFate::Passed, "{line}");
     }
 }
 
@@ -143,9 +143,9 @@ async fn options_before_the_subcommand_do_not_hide_it() {
         "git --git-dir /x push",
     ] {
         let fate = command(gate(Mode::Open, &["-Bash(git push:*)"]), line).await;
-        assert!(matches!(fate, Fate::Denied(_)), "{line}: {fate:?}");
+        assert!(matches!(fate, CallFate::Denied(_)), "{line}: {fate:?}");
     }
-    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "git pull").await, Fate::Passed);
+    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "git pull").await, CallFate::Passed);
 }
 
 #[tokio::test]
@@ -162,24 +162,32 @@ async fn what_a_deny_rule_cannot_see_is_asked() {
         "ls |",
         "test -v 'a[$(x)]'",
     ] {
-        assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), line).await, Fate::Asked, "{line}");
+        assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), line).await, CallFate::Asked, "{line}");
     }
-    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "echo $x").await, Fate::Passed);
+    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "echo $x").await, CallFate::Passed);
 }
 
 #[tokio::test]
 async fn paths_are_matched_wherever_they_are_written() {
     let edits = |path: &str| json!({"file_path": path, "old_string": "a", "new_string": "b"});
     for path in ["src/a.rs", "/w/src/b/c.rs", "./src/../src/a.rs"] {
-        assert_eq!(fate(gate(Mode::Default, &["+Edit(src/**)"]), &edit(), edits(path)).await, Fate::Passed, "{path}");
+        assert_eq!(
+            run_gate(gate(Mode::Default, &["+Edit(src/**)"]), &edit(), edits(path)).await,
+            CallFate::Passed,
+            "{path}"
+        );
     }
     for path in ["a.rs", "src/../a.rs", "/x/src/a.rs", "srcs/a.rs"] {
-        assert_eq!(fate(gate(Mode::Default, &["+Edit(src/**)"]), &edit(), edits(path)).await, Fate::Asked, "{path}");
+        assert_eq!(
+            run_gate(gate(Mode::Default, &["+Edit(src/**)"]), &edit(), edits(path)).await,
+            CallFate::Asked,
+            "{path}"
+        );
     }
-    let denied = fate(gate(Mode::Open, &["-Edit(/w/src/**)"]), &edit(), edits("src/a.rs")).await;
+    let denied = run_gate(gate(Mode::Open, &["-Edit(/w/src/**)"]), &edit(), edits("src/a.rs")).await;
     assert_eq!(
         denied,
-        Fate::Denied(
+        CallFate::Denied(
             "Edit is denied by the rule Edit(/w/src/**); do it another way, or ask the user to change the rule".into()
         )
     );
@@ -188,13 +196,23 @@ async fn paths_are_matched_wherever_they_are_written() {
 #[tokio::test]
 async fn edit_speaks_for_all_that_change_files_and_read_for_all_that_look() {
     let file = json!({"file_path": "src/a.rs", "content": "x"});
-    assert_eq!(fate(gate(Mode::Default, &["+Edit(src/**)"]), &write(), file.clone()).await, Fate::Passed);
-    assert_eq!(fate(gate(Mode::Default, &["+FileWrite"]), &write(), file.clone()).await, Fate::Passed, "by its alias");
-    assert_eq!(fate(gate(Mode::Default, &["+write"]), &write(), file).await, Fate::Passed);
+    assert_eq!(run_gate(gate(Mode::Default, &["+Edit(src/**)"]), &write(), file.clone()).await, CallFate::Passed);
+    assert_eq!(
+        run_gate(gate(Mode::Default, &["+FileWrite"]), &write(), file.clone()).await,
+        CallFate::Passed,
+        "by its alias"
+    );
+    assert_eq!(run_gate(gate(Mode::Default, &["+write"]), &write(), file).await, CallFate::Passed);
     let search = json!({"pattern": "x", "path": "secrets"});
-    assert!(matches!(fate(gate(Mode::Open, &["-Read"]), &grep(), json!({"pattern": "x"})).await, Fate::Denied(_)));
-    assert!(matches!(fate(gate(Mode::Open, &["-Read(secrets)"]), &grep(), search.clone()).await, Fate::Denied(_)));
-    assert_eq!(fate(gate(Mode::Open, &["-Edit(secrets)"]), &grep(), search).await, Fate::Passed);
+    assert!(matches!(
+        run_gate(gate(Mode::Open, &["-Read"]), &grep(), json!({"pattern": "x"})).await,
+        CallFate::Denied(_)
+    ));
+    assert!(matches!(
+        run_gate(gate(Mode::Open, &["-Read(secrets)"]), &grep(), search.clone()).await,
+        CallFate::Denied(_)
+    ));
+    assert_eq!(run_gate(gate(Mode::Open, &["-Edit(secrets)"]), &grep(), search).await, CallFate::Passed);
 }
 
 #[tokio::test]
@@ -203,29 +221,30 @@ async fn a_rule_with_content_holds_for_the_class() {
     for name in ["exec", "run_tests", "shell_exec", "someones_runner"] {
         let tool = spec(name, effects, &["command"]);
         for rule in ["-Bash(touch:*)", "-exec(touch:*)", "-run_tests(touch:*)", "-SHELL_EXEC(touch:*)", "-*(touch:*)"] {
-            let seen = fate(gate(Mode::Open, &[rule]), &tool, json!({"command": "touch B"})).await;
-            assert!(matches!(seen, Fate::Denied(_)), "{name} {rule}: {seen:?}");
-            let asked = fate(gate(Mode::Open, &[&rule.replace('-', "?")]), &tool, json!({"command": "touch B"})).await;
-            assert_eq!(asked, Fate::Asked, "{name} {rule}");
+            let seen = run_gate(gate(Mode::Open, &[rule]), &tool, json!({"command": "touch B"})).await;
+            assert!(matches!(seen, CallFate::Denied(_)), "{name} {rule}: {seen:?}");
+            let asked =
+                run_gate(gate(Mode::Open, &[&rule.replace('-', "?")]), &tool, json!({"command": "touch B"})).await;
+            assert_eq!(asked, CallFate::Asked, "{name} {rule}");
         }
         for rule in ["-Bash", "-Bash(rm:*)", "-Read(touch)", "-WebFetch(domain:touch)"] {
-            let seen = fate(gate(Mode::Open, &[rule]), &tool, json!({"command": "touch B"})).await;
-            assert_eq!(seen, Fate::Passed, "{name} {rule}");
+            let seen = run_gate(gate(Mode::Open, &[rule]), &tool, json!({"command": "touch B"})).await;
+            assert_eq!(seen, CallFate::Passed, "{name} {rule}");
         }
         // An allow rule grants the named tool and no other.
-        let seen = fate(gate(Mode::Default, &["+Bash(touch:*)"]), &tool, json!({"command": "touch B"})).await;
-        assert_eq!(seen, Fate::Asked, "{name}");
+        let seen = run_gate(gate(Mode::Default, &["+Bash(touch:*)"]), &tool, json!({"command": "touch B"})).await;
+        assert_eq!(seen, CallFate::Asked, "{name}");
     }
     let reader = spec("look_at", Effects::READS, &["path"]);
     for rule in ["-Read(**/*.pem)", "-Grep(*.pem)", "-file_read(/w/a/k.pem)", "-ls(a/**)"] {
         for path in ["a/k.pem", "/w/a/K.PEM", "./b/../a/k.pem"] {
-            let seen = fate(gate(Mode::Open, &[rule]), &reader, json!({"path": path})).await;
-            assert!(matches!(seen, Fate::Denied(_)), "{rule} {path}: {seen:?}");
+            let seen = run_gate(gate(Mode::Open, &[rule]), &reader, json!({"path": path})).await;
+            assert!(matches!(seen, CallFate::Denied(_)), "{rule} {path}: {seen:?}");
         }
     }
     let seen =
-        fate(gate(Mode::Open, &["-Edit(a/**)", "-apply_patch(a/**)"]), &reader, json!({"path": "a/k.pem"})).await;
-    assert_eq!(seen, Fate::Passed, "a rule about writing says nothing of reading");
+        run_gate(gate(Mode::Open, &["-Edit(a/**)", "-apply_patch(a/**)"]), &reader, json!({"path": "a/k.pem"})).await;
+    assert_eq!(seen, CallFate::Passed, "a rule about writing says nothing of reading");
 }
 
 #[tokio::test]
@@ -233,11 +252,14 @@ async fn a_rule_on_reading_stops_a_command_that_names_the_file() {
     for line in ["cat a/k.pem", "cd a && cat k.pem", "dd if=a/k.pem", "curl --data @a/k.pem x", "git show HEAD:a/k.pem"]
     {
         let fate = command(gate(Mode::Open, &["-Read(**/*.pem)"]), line).await;
-        assert!(matches!(fate, Fate::Denied(_)), "{line}: {fate:?}");
+        assert!(matches!(fate, CallFate::Denied(_)), "{line}: {fate:?}");
     }
-    assert_eq!(command(gate(Mode::Open, &["?Edit(package.json)"]), "sed -i s/a/b/ package.json").await, Fate::Asked);
-    assert_eq!(command(gate(Mode::Open, &["?Edit(package.json)"]), "cat package.json").await, Fate::Passed);
-    assert_eq!(command(gate(Mode::Open, &["-Read(**/*.pem)"]), "cat a/k.txt").await, Fate::Passed);
+    assert_eq!(
+        command(gate(Mode::Open, &["?Edit(package.json)"]), "sed -i s/a/b/ package.json").await,
+        CallFate::Asked
+    );
+    assert_eq!(command(gate(Mode::Open, &["?Edit(package.json)"]), "cat package.json").await, CallFate::Passed);
+    assert_eq!(command(gate(Mode::Open, &["-Read(**/*.pem)"]), "cat a/k.txt").await, CallFate::Passed);
 }
 
 #[tokio::test]
@@ -273,15 +295,15 @@ async fn a_rule_sees_a_command_in_the_arguments_of_another_program() {
     ];
     for line in lines {
         for rule in ["-Bash(rm:*)", "-Bash(rm x)", "?exec(rm:*)"] {
-            assert_eq!(command(gate(Mode::Open, &[rule]), line).await, Fate::Asked, "{rule} {line}");
+            assert_eq!(command(gate(Mode::Open, &[rule]), line).await, CallFate::Asked, "{rule} {line}");
         }
     }
     let harmless = ["echo rm", "grep rm x", "git rm x", "git commit -m 'rm x'", "cp rm.txt a", "npm test", "mv form a"];
     for line in harmless {
-        assert_eq!(command(gate(Mode::Open, &["-Bash(rm:*)"]), line).await, Fate::Passed, "{line}");
+        assert_eq!(command(gate(Mode::Open, &["-Bash(rm:*)"]), line).await, CallFate::Passed, "{line}");
     }
-    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "ssh h git -C x push").await, Fate::Asked);
-    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "ssh h git log").await, Fate::Passed);
+    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "ssh h git -C x push").await, CallFate::Asked);
+    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "ssh h git log").await, CallFate::Passed);
 }
 
 #[tokio::test]
@@ -314,9 +336,9 @@ async fn a_rule_on_reading_sees_every_way_to_name_the_file() {
     ];
     for line in lines {
         let seen = command(gate(Mode::Open, &["?Read(**/*.pem)"]), line).await;
-        assert_eq!(seen, Fate::Asked, "{line}");
+        assert_eq!(seen, CallFate::Asked, "{line}");
         let seen = command(gate(Mode::Open, &["-Read(**/*.pem)"]), line).await;
-        assert!(matches!(seen, Fate::Denied(_)), "{line}: {seen:?}");
+        assert!(matches!(seen, CallFate::Denied(_)), "{line}: {seen:?}");
     }
     // Known only at run time: nothing but a question holds an ask rule.
     let unknown = [
@@ -334,18 +356,18 @@ async fn a_rule_on_reading_sees_every_way_to_name_the_file() {
         "eval \"$x\"",
     ];
     for line in unknown {
-        assert_eq!(command(gate(Mode::Open, &["?Read(**/*.pem)"]), line).await, Fate::Asked, "{line}");
+        assert_eq!(command(gate(Mode::Open, &["?Read(**/*.pem)"]), line).await, CallFate::Asked, "{line}");
     }
     for line in ["cat src/*.rs", "ls a", "cat < a/k.txt", "echo $HOME", "cat a.txt 2>&1 </dev/null", "git status"] {
-        assert_eq!(command(gate(Mode::Open, &["?Read(**/*.pem)"]), line).await, Fate::Passed, "{line}");
+        assert_eq!(command(gate(Mode::Open, &["?Read(**/*.pem)"]), line).await, CallFate::Passed, "{line}");
     }
     for line in ["grep -r x secret", "tar -cf - secret/", "cd secret && cat deep/k", "cp -r ./secret /tmp"] {
         let seen = command(gate(Mode::Open, &["?Read(secret/deep/*)"]), line).await;
-        assert_eq!(seen, Fate::Asked, "{line}: a folder around it");
+        assert_eq!(seen, CallFate::Asked, "{line}: a folder around it");
     }
-    assert_eq!(command(gate(Mode::Open, &["?Read(secret/deep/*)"]), "cat src/a").await, Fate::Passed);
+    assert_eq!(command(gate(Mode::Open, &["?Read(secret/deep/*)"]), "cat src/a").await, CallFate::Passed);
     for line in ["cp x deploy.*", "tee $f", "sed -i s/a/b/ $f", "cat x > $f"] {
-        assert_eq!(command(gate(Mode::Open, &["?Edit(deploy.sh)"]), line).await, Fate::Asked, "{line}");
+        assert_eq!(command(gate(Mode::Open, &["?Edit(deploy.sh)"]), line).await, CallFate::Asked, "{line}");
     }
 }
 
@@ -354,17 +376,17 @@ async fn a_domain_is_a_whole_name() {
     let to = |url: &str| json!({ "url": url });
     let rules = &["+WebFetch(domain:example.com)", "-WebFetch(domain:evil.com)"];
     let cases = [
-        ("https://example.com/x", Fate::Passed),
-        ("https://sub.example.com/", Fate::Asked),
-        ("https://notexample.com/", Fate::Asked),
-        ("https://example.com@other.com/", Fate::Asked),
-        ("https://other.com\\@example.com/", Fate::Asked),
+        ("https://example.com/x", CallFate::Passed),
+        ("https://sub.example.com/", CallFate::Asked),
+        ("https://notexample.com/", CallFate::Asked),
+        ("https://example.com@other.com/", CallFate::Asked),
+        ("https://other.com\\@example.com/", CallFate::Asked),
     ];
     for (url, wanted) in cases {
-        assert_eq!(fate(gate(Mode::Default, rules), &fetch(), to(url)).await, wanted, "{url}");
+        assert_eq!(run_gate(gate(Mode::Default, rules), &fetch(), to(url)).await, wanted, "{url}");
     }
     for url in ["https://evil.com", "https://a.EVIL.com./x", "https://example.com@evil.com"] {
-        assert!(matches!(fate(gate(Mode::Open, rules), &fetch(), to(url)).await, Fate::Denied(_)), "{url}");
+        assert!(matches!(run_gate(gate(Mode::Open, rules), &fetch(), to(url)).await, CallFate::Denied(_)), "{url}");
     }
 }
 
@@ -378,8 +400,8 @@ async fn names_of_tools_may_be_patterns() {
         ("mcp__file", false),
         ("mcp__other__*", false),
     ] {
-        let seen = fate(gate(Mode::Default, &[&format!("+{text}")]), &tool, json!({"x": "y"})).await;
-        assert_eq!(seen == Fate::Passed, fits, "{text}");
+        let seen = run_gate(gate(Mode::Default, &[&format!("+{text}")]), &tool, json!({"x": "y"})).await;
+        assert_eq!(seen == CallFate::Passed, fits, "{text}");
     }
 }
 
@@ -405,10 +427,10 @@ async fn a_deny_or_ask_rule_covers_every_spelling_of_a_name() {
         "mcp__my.files__get*",
     ] {
         for tool in sums() {
-            let denied = fate(gate(Mode::Open, &[&format!("-{text}")]), &tool, json!({"x": "y"})).await;
-            assert!(matches!(denied, Fate::Denied(_)), "{text} {}", tool.name);
-            let asked = fate(gate(Mode::Open, &[&format!("?{text}")]), &tool, json!({"x": "y"})).await;
-            assert_eq!(asked, Fate::Asked, "{text} {}", tool.name);
+            let denied = run_gate(gate(Mode::Open, &[&format!("-{text}")]), &tool, json!({"x": "y"})).await;
+            assert!(matches!(denied, CallFate::Denied(_)), "{text} {}", tool.name);
+            let asked = run_gate(gate(Mode::Open, &[&format!("?{text}")]), &tool, json!({"x": "y"})).await;
+            assert_eq!(asked, CallFate::Asked, "{text} {}", tool.name);
         }
     }
 }
@@ -425,8 +447,8 @@ async fn an_allow_rule_grants_nothing_to_a_tool_of_a_similar_name() {
         ("mcp__my-files", [true, true, false]),
     ] {
         for (tool, granted) in [&plain, &suffixed, &other].into_iter().zip(granted) {
-            let seen = fate(gate(Mode::Default, &[&format!("+{text}")]), tool, json!({"x": "y"})).await;
-            assert_eq!(seen == Fate::Passed, granted, "{text} {}", tool.name);
+            let seen = run_gate(gate(Mode::Default, &[&format!("+{text}")]), tool, json!({"x": "y"})).await;
+            assert_eq!(seen == CallFate::Passed, granted, "{text} {}", tool.name);
         }
     }
 }
@@ -435,30 +457,33 @@ async fn an_allow_rule_grants_nothing_to_a_tool_of_a_similar_name() {
 async fn a_tool_of_unknown_effects_is_asked_about() {
     let tool = spec("mine", Effects::UNKNOWN, &["path"]);
     for mode in [Mode::Default, Mode::AcceptEdits] {
-        assert_eq!(fate(gate(mode, &[]), &tool, json!({"path": "a"})).await, Fate::Asked);
+        assert_eq!(run_gate(gate(mode, &[]), &tool, json!({"path": "a"})).await, CallFate::Asked);
     }
-    assert!(matches!(fate(gate(Mode::Plan, &[]), &tool, json!({"path": "a"})).await, Fate::Denied(_)));
+    assert!(matches!(run_gate(gate(Mode::Plan, &[]), &tool, json!({"path": "a"})).await, CallFate::Denied(_)));
 }
 
 #[tokio::test]
 async fn a_command_may_come_as_a_list_of_words() {
     let run = |words: &[&str]| json!({ "command": words });
     let rules = &["+Bash(npm test)", "-Bash(rm:*)"];
-    assert_eq!(fate(gate(Mode::Default, rules), &bash(), run(&["npm", "test"])).await, Fate::Passed);
-    assert!(matches!(fate(gate(Mode::Default, rules), &bash(), run(&["bash", "-lc", "rm x"])).await, Fate::Denied(_)));
-    assert_eq!(fate(gate(Mode::Default, rules), &bash(), run(&["npm", "$(rm x)"])).await, Fate::Asked);
+    assert_eq!(run_gate(gate(Mode::Default, rules), &bash(), run(&["npm", "test"])).await, CallFate::Passed);
+    assert!(matches!(
+        run_gate(gate(Mode::Default, rules), &bash(), run(&["bash", "-lc", "rm x"])).await,
+        CallFate::Denied(_)
+    ));
+    assert_eq!(run_gate(gate(Mode::Default, rules), &bash(), run(&["npm", "$(rm x)"])).await, CallFate::Asked);
 }
 
 #[tokio::test]
 async fn an_environment_beside_the_command_counts() {
     let args = json!({"command": "ls", "env": {"LD_PRELOAD": "./e.so"}});
-    assert_eq!(fate(gate(Mode::Default, &["+Bash(ls:*)"]), &bash(), args).await, Fate::Asked);
+    assert_eq!(run_gate(gate(Mode::Default, &["+Bash(ls:*)"]), &bash(), args).await, CallFate::Asked);
 }
 
 #[test]
 fn a_deny_rule_on_paths_is_a_path_rule_too() {
     let read = rule("Read(secrets/**)").path_rule().unwrap();
-    assert_eq!((read.glob.text(), read.denies), ("secrets/**".to_owned(), Access::Read));
+    assert_eq!((read.glob.pattern(), read.denies), ("secrets/**".to_owned(), Access::Read));
     assert_eq!(rule("Edit(*.lock)").path_rule().unwrap().denies, Access::Write);
     let absolute = rule("FileRead(/etc/x)").path_rule().unwrap();
     assert!(absolute.scope.is_absolute && absolute.scope.binds_commands);
@@ -472,16 +497,16 @@ fn a_deny_rule_on_paths_is_a_path_rule_too() {
 
 #[tokio::test]
 async fn the_name_list_of_003_denies() {
-    let names = || crate::commands::NameList::new(vec!["npm".into()], vec!["curl".into()]).unwrap();
-    let open = || gate(Mode::Open, &[]).commands(names());
-    assert_eq!(command(open(), "npm test | head").await, Fate::Passed);
+    let names = || crate::commands::ProgramAllowlist::new(vec!["npm".into()], vec!["curl".into()]).unwrap();
+    let open = || gate(Mode::Open, &[]).program_allowlist(names());
+    assert_eq!(command(open(), "npm test | head").await, CallFate::Passed);
     assert_eq!(
         command(open(), "ls && sudo curl x").await,
-        Fate::Denied(
+        CallFate::Denied(
             "blocked by security policy (CommandNotAllowed): the program `sudo` is not on the list of allowed programs"
                 .into()
         )
     );
     let shell_exec = Spec { name: "shell_exec".into(), ..bash() };
-    assert!(matches!(fate(open(), &shell_exec, json!({"command": "curl x"})).await, Fate::Denied(_)));
+    assert!(matches!(run_gate(open(), &shell_exec, json!({"command": "curl x"})).await, CallFate::Denied(_)));
 }

@@ -6,32 +6,32 @@ use std::{
 };
 
 use helve_contract::{
-    Call, Effects, Error, PathRules, PortSet, Ports, Reading, Root, Session, Spec, Workspace, async_trait,
+    Call, Effects, Error, PathRules, PathStyle, PortSet, Ports, Root, Session, Spec, Workspace, async_trait,
     ports::NoHost,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    gate::{Answer, Approver, Gate, Mode, Question, Refused, Rule},
-    policy::protected,
+    gate::{ApprovalDecision, ApprovalRequest, Approver, Gate, Mode, Refused, Rule},
+    policy::protected_path_rules,
 };
 
 /// What became of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum CallFate {
     Passed,
     Asked,
     Denied(String),
 }
 
 /// Answers every question the same way and remembers it.
-pub(super) struct Clerk {
-    answer: Answer,
-    pub(super) heard: Mutex<Vec<Question>>,
+pub(super) struct ScriptedApprover {
+    answer: ApprovalDecision,
+    pub(super) heard: Mutex<Vec<ApprovalRequest>>,
 }
 
-impl Clerk {
-    pub(super) fn who_says(answer: Answer) -> Arc<Self> {
+impl ScriptedApprover {
+    pub(super) fn answering(answer: ApprovalDecision) -> Arc<Self> {
         Arc::new(Self { answer, heard: Mutex::new(Vec::new()) })
     }
 
@@ -39,14 +39,14 @@ impl Clerk {
         self.heard.lock().unwrap().len()
     }
 
-    pub(super) fn last(&self) -> Question {
+    pub(super) fn last(&self) -> ApprovalRequest {
         self.heard.lock().unwrap().last().cloned().expect("a question was put")
     }
 }
 
 #[async_trait]
-impl Approver for Clerk {
-    async fn ask(&self, question: &Question, _: &Call) -> Answer {
+impl Approver for ScriptedApprover {
+    async fn request_approval(&self, question: &ApprovalRequest, _: &Call) -> ApprovalDecision {
         self.heard.lock().unwrap().push(question.clone());
         self.answer.clone()
     }
@@ -75,8 +75,8 @@ pub(super) fn spec(name: &str, effects: Effects, fields: &[&str]) -> Spec {
         rule_names: Vec::new(),
         annotations: None,
         description: String::new(),
-        schema: json!({"type": "object", "properties": properties}),
-        output: None,
+        input_schema: json!({"type": "object", "properties": properties}),
+        output_schema: None,
         effects,
         tier: None,
         timeout: Duration::from_secs(1),
@@ -110,23 +110,23 @@ pub(super) fn fetch() -> Spec {
 }
 
 /// Whether a call passes, is asked, or is denied outright.
-pub(super) async fn fate(gate: Gate, spec: &Spec, args: Value) -> Fate {
-    let clerk = Clerk::who_says(Answer::Deny("asked".into()));
+pub(super) async fn run_gate(gate: Gate, spec: &Spec, args: Value) -> CallFate {
+    let clerk = ScriptedApprover::answering(ApprovalDecision::Deny("asked".into()));
     let gate = gate.approver(clerk.clone());
-    match gate.pass(spec, &args, &call()).await {
-        Ok(()) => Fate::Passed,
-        Err(Refused { error: Error::Denied(_), .. }) if clerk.count() > 0 => Fate::Asked,
-        Err(error) => Fate::Denied(error.to_string()),
+    match gate.authorize(spec, &args, &call()).await {
+        Ok(()) => CallFate::Passed,
+        Err(Refused { error: Error::Denied(_), .. }) if clerk.count() > 0 => CallFate::Asked,
+        Err(error) => CallFate::Denied(error.to_string()),
     }
 }
 
 /// The same for a command line.
-pub(super) async fn command(gate: Gate, line: &str) -> Fate {
-    fate(gate, &bash(), json!({ "command": line })).await
+pub(super) async fn command(gate: Gate, line: &str) -> CallFate {
+    run_gate(gate, &bash(), json!({ "command": line })).await
 }
 
 pub(super) fn call() -> Call {
-    let workspace = Workspace::new([Root::writable("/w")], PathRules::new(protected()), Reading::Relative);
+    let workspace = Workspace::new([Root::writable("/w")], PathRules::new(protected_path_rules()), PathStyle::Relative);
     let ports = Ports::new(Arc::new(NoHost));
     Call::new("call-1", Arc::new(Session::new("session-1", workspace, ports)))
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::stage::{Fate, command, gate};
+use super::stage::{CallFate, command, gate};
 use crate::gate::Mode;
 
 /// The rules that such an attack hopes to hide behind.
@@ -61,7 +61,7 @@ const ROWS: &[(&str, &[&str])] = &[
 async fn no_attack_passes_behind_trusting_rules() {
     for (name, lines) in ROWS {
         for line in *lines {
-            assert_eq!(command(gate(Mode::Default, TRUSTING), line).await, Fate::Asked, "{name}: {line}");
+            assert_eq!(command(gate(Mode::Default, TRUSTING), line).await, CallFate::Asked, "{name}: {line}");
         }
     }
 }
@@ -71,7 +71,7 @@ async fn no_attack_slips_by_a_deny_rule() {
     for (name, lines) in ROWS {
         for line in *lines {
             let fate = command(gate(Mode::BypassPermissions, &["-Bash(touch:*)", "+Bash"]), line).await;
-            assert_ne!(fate, Fate::Passed, "{name}: {line}");
+            assert_ne!(fate, CallFate::Passed, "{name}: {line}");
         }
     }
 }
@@ -79,15 +79,15 @@ async fn no_attack_slips_by_a_deny_rule() {
 #[tokio::test]
 async fn a5_a_limit_denies_and_never_asks() {
     let many = format!("{}touch PWN", "true;".repeat(50));
-    assert_eq!(command(gate(Mode::Default, TRUSTING), &many).await, Fate::Asked);
-    assert!(matches!(command(gate(Mode::Open, &["-Bash(touch:*)"]), &many).await, Fate::Denied(_)));
+    assert_eq!(command(gate(Mode::Default, TRUSTING), &many).await, CallFate::Asked);
+    assert!(matches!(command(gate(Mode::Open, &["-Bash(touch:*)"]), &many).await, CallFate::Denied(_)));
     let too_many = format!("{}touch PWN", "true;".repeat(300));
     for mode in [Mode::Default, Mode::AcceptEdits, Mode::DontAsk] {
         let fate = command(gate(mode, TRUSTING), &too_many).await;
         let text = "the command has more than 200 commands in it. Split it into smaller commands.";
-        assert_eq!(fate, Fate::Denied(text.into()), "{mode:?}");
+        assert_eq!(fate, CallFate::Denied(text.into()), "{mode:?}");
     }
-    assert!(matches!(command(gate(Mode::Open, &[]), "ls\0rm").await, Fate::Denied(_)));
+    assert!(matches!(command(gate(Mode::Open, &[]), "ls\0rm").await, CallFate::Denied(_)));
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a6_a_deny_rule_sees_every_command() {
         [("-Bash(git push:*)", "cd /x && git push"), ("-Bash(git clean:*)", "git fetch && git clean -fd")]
     {
         let fate = command(gate(Mode::BypassPermissions, &[rule]), line).await;
-        assert!(matches!(fate, Fate::Denied(_)), "{line}: {fate:?}");
+        assert!(matches!(fate, CallFate::Denied(_)), "{line}: {fate:?}");
     }
 }
 
@@ -110,12 +110,12 @@ async fn a7_a_redirection_is_followed_through_cd() {
         "echo x > .GIT/Config",
     ] {
         let fate = command(gate(Mode::Open, &[]), line).await;
-        assert!(matches!(&fate, Fate::Denied(why) if why.contains("is protected")), "{line}: {fate:?}");
+        assert!(matches!(&fate, CallFate::Denied(why) if why.contains("is protected")), "{line}: {fate:?}");
     }
     let rules = &["-Edit(secret/**)"];
-    assert!(matches!(command(gate(Mode::Open, rules), "cd secret && echo x > y").await, Fate::Denied(_)));
-    assert_eq!(command(gate(Mode::Open, rules), "echo x > $y").await, Fate::Asked);
-    assert_eq!(command(gate(Mode::Open, rules), "echo x > y").await, Fate::Passed);
+    assert!(matches!(command(gate(Mode::Open, rules), "cd secret && echo x > y").await, CallFate::Denied(_)));
+    assert_eq!(command(gate(Mode::Open, rules), "echo x > $y").await, CallFate::Asked);
+    assert_eq!(command(gate(Mode::Open, rules), "echo x > y").await, CallFate::Passed);
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn a8_to_a14_looking_stops_at_the_first_dangerous_option() {
         "echo x >! PWN",
         "echo x &>>| PWN",
     ] {
-        assert_eq!(command(gate(Mode::Default, TRUSTING), line).await, Fate::Asked, "{line}");
+        assert_eq!(command(gate(Mode::Default, TRUSTING), line).await, CallFate::Asked, "{line}");
     }
 }
 
@@ -151,7 +151,7 @@ async fn a16_builtins_are_commands_too() {
     for line in
         ["export PAGER=./x", "typeset x=1", "declare -x A=b", "readonly x", "unset PATH", "set -x", "shopt -s extglob"]
     {
-        assert_eq!(command(gate(Mode::Default, TRUSTING), line).await, Fate::Asked, "{line}");
+        assert_eq!(command(gate(Mode::Default, TRUSTING), line).await, CallFate::Asked, "{line}");
     }
 }
 
@@ -173,7 +173,7 @@ async fn a19_to_a22_a_program_is_not_safe_because_it_is_known() {
         "uniq f PWN",
         "date -s 12:00",
     ] {
-        assert_eq!(command(gate(Mode::Default, TRUSTING), line).await, Fate::Asked, "{line}");
+        assert_eq!(command(gate(Mode::Default, TRUSTING), line).await, CallFate::Asked, "{line}");
     }
 }
 
@@ -191,8 +191,8 @@ async fn no_payload_is_allowed_unasked() {
     assert_eq!(payloads.len(), 128);
     let rules = &["+Bash(ls:*)", "+Bash(echo:*)", "+Bash(git status)"];
     for Payload { name, command: line } in payloads {
-        assert_ne!(command(gate(Mode::Default, &[]), &line).await, Fate::Passed, "{name} only looks");
+        assert_ne!(command(gate(Mode::Default, &[]), &line).await, CallFate::Passed, "{name} only looks");
         let trusted = command(gate(Mode::Default, rules), &line).await;
-        assert_eq!(trusted == Fate::Passed, line == "git status", "{name}: {line}");
+        assert_eq!(trusted == CallFate::Passed, line == "git status", "{name}: {line}");
     }
 }

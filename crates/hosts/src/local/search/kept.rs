@@ -2,16 +2,16 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use helve_contract::ports::{FileHits, Grep, Hit, HitKind, Matches, Output};
+use helve_contract::ports::{FileMatches, GrepOutputMode, GrepQuery, GrepResult, MatchLine, MatchLineKind};
 
-use super::sink::weight;
+use super::sink::hit_bytes;
 
 /// Room for hits that an offset will leave out, which is not known before all are found.
-const OFFSET_ROOM: usize = 64 << 20;
+const OFFSET_BUFFER_BYTES: usize = 64 << 20;
 
 /// What has been found so far.
-pub(crate) struct Kept {
-    files: BTreeMap<PathBuf, Weighed>,
+pub(crate) struct SearchResults {
+    files: BTreeMap<PathBuf, SizedHits>,
     /// The most matches (files, where only those are asked for) that can be in the answer.
     most: usize,
     /// The most bytes.
@@ -23,24 +23,32 @@ pub(crate) struct Kept {
 }
 
 /// The hits of a file, and what they weigh.
-struct Weighed {
-    hits: FileHits,
+struct SizedHits {
+    hits: FileMatches,
     bytes: usize,
     units: usize,
 }
 
-impl Kept {
-    pub(crate) fn new(grep: &Grep) -> Self {
-        Self { files: BTreeMap::new(), most: most(grep), room: room(grep), held: 0, bytes: 0, total: 0, total_files: 0 }
+impl SearchResults {
+    pub(crate) fn new(grep: &GrepQuery) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            most: max_matches(grep),
+            room: max_bytes(grep),
+            held: 0,
+            bytes: 0,
+            total: 0,
+            total_files: 0,
+        }
     }
 
     /// Adds a file with at least one match.
-    pub(crate) fn add(&mut self, hits: FileHits, bytes: usize, units: usize, counted: u64) {
+    pub(crate) fn add(&mut self, hits: FileMatches, bytes: usize, units: usize, counted: u64) {
         self.total += counted;
         self.total_files += 1;
         self.held += units;
         self.bytes += bytes;
-        self.files.insert(hits.path.clone(), Weighed { hits, bytes, units });
+        self.files.insert(hits.path.clone(), SizedHits { hits, bytes, units });
         // The last by path goes when those before it fill the answer. Whatever comes later only pushes it further out.
         while let Some(last) = self.files.last_entry() {
             let (units, bytes) = (last.get().units, last.get().bytes);
@@ -54,17 +62,17 @@ impl Kept {
     }
 
     /// The answer: what is left after the offset, up to the limits.
-    pub(crate) fn answer(self, grep: &Grep) -> Matches {
-        let mut matches = Matches { total: self.total, total_files: self.total_files, ..Matches::default() };
-        let mut cut = Cut { skip: grep.offset, left: grep.limit.unwrap_or(usize::MAX), bytes: grep.max_bytes };
-        for Weighed { mut hits, .. } in self.files.into_values() {
+    pub(crate) fn finish(self, grep: &GrepQuery) -> GrepResult {
+        let mut matches = GrepResult { total: self.total, total_files: self.total_files, ..GrepResult::default() };
+        let mut cut = ResultWindow { skip: grep.offset, left: grep.limit.unwrap_or(usize::MAX), bytes: grep.max_bytes };
+        for SizedHits { mut hits, .. } in self.files.into_values() {
             let is_kept = match grep.output {
-                Output::Lines if hits.hits.is_empty() => cut.whole(&hits),
-                Output::Lines => {
-                    hits.hits = cut.lines(hits.hits, grep.context);
+                GrepOutputMode::Lines if hits.hits.is_empty() => cut.take_file(&hits),
+                GrepOutputMode::Lines => {
+                    hits.hits = cut.take_lines(hits.hits, grep.context);
                     !hits.hits.is_empty()
                 }
-                Output::Counts | Output::Files => cut.whole(&hits),
+                GrepOutputMode::Counts | GrepOutputMode::Files => cut.take_file(&hits),
             };
             if is_kept {
                 matches.files.push(hits);
@@ -78,25 +86,25 @@ impl Kept {
 }
 
 /// The most matches that can matter.
-pub(crate) fn most(grep: &Grep) -> usize {
+pub(crate) fn max_matches(grep: &GrepQuery) -> usize {
     grep.limit.map_or(usize::MAX, |limit| limit.saturating_add(grep.offset))
 }
 
 /// The most bytes that can matter.
-pub(crate) fn room(grep: &Grep) -> usize {
-    if grep.offset == 0 { grep.max_bytes } else { grep.max_bytes.saturating_add(OFFSET_ROOM) }
+pub(crate) fn max_bytes(grep: &GrepQuery) -> usize {
+    if grep.offset == 0 { grep.max_bytes } else { grep.max_bytes.saturating_add(OFFSET_BUFFER_BYTES) }
 }
 
 /// What may still be kept.
-struct Cut {
+struct ResultWindow {
     skip: usize,
     left: usize,
     bytes: usize,
 }
 
-impl Cut {
+impl ResultWindow {
     /// A file counts as one.
-    fn whole(&mut self, hits: &FileHits) -> bool {
+    fn take_file(&mut self, hits: &FileMatches) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
             return false;
@@ -112,8 +120,8 @@ impl Cut {
     }
 
     /// Each match counts, with the lines around it.
-    fn lines(&mut self, hits: Vec<Hit>, (before, after): (usize, usize)) -> Vec<Hit> {
-        let matches: Vec<usize> = (0..hits.len()).filter(|at| hits[*at].kind == HitKind::Match).collect();
+    fn take_lines(&mut self, hits: Vec<MatchLine>, (before, after): (usize, usize)) -> Vec<MatchLine> {
+        let matches: Vec<usize> = (0..hits.len()).filter(|at| hits[*at].kind == MatchLineKind::Match).collect();
         if self.skip >= matches.len() {
             self.skip -= matches.len();
             return Vec::new();
@@ -123,7 +131,7 @@ impl Cut {
         self.left -= last + 1 - first;
 
         let near = |at: usize, to: usize, most: usize| {
-            hits[at].kind == HitKind::Context && hits[at].line.abs_diff(hits[to].line) <= most as u64
+            hits[at].kind == MatchLineKind::Context && hits[at].line.abs_diff(hits[to].line) <= most as u64
         };
         let mut from = matches[first];
         while first > 0 && from > 0 && near(from - 1, matches[first], before) {
@@ -136,14 +144,14 @@ impl Cut {
         }
         let mut kept = Vec::with_capacity(to + 1 - from);
         for hit in hits.into_iter().take(to + 1).skip(from) {
-            if weight(&hit) > self.bytes {
+            if hit_bytes(&hit) > self.bytes {
                 self.bytes = 0;
                 break;
             }
-            self.bytes -= weight(&hit);
+            self.bytes -= hit_bytes(&hit);
             kept.push(hit);
         }
-        while kept.last().is_some_and(|hit| hit.kind == HitKind::Gap) {
+        while kept.last().is_some_and(|hit| hit.kind == MatchLineKind::Gap) {
             kept.pop();
         }
         kept

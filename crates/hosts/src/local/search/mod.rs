@@ -7,37 +7,37 @@ mod run;
 mod sink;
 
 use helve_contract::{
-    Error, FileFault, Result, SafePath,
-    ports::{Grep, Kind, Matches},
+    Error, FileErrorKind, Result, SafePath,
+    ports::{FileKind, GrepQuery, GrepResult},
 };
 
 use super::{
     beneath::Beneath,
-    walk::{Clock, Start},
+    walk::{WalkDeadline, WalkRoot},
 };
-use run::Search;
+use run::GrepRun;
 
 // What a search in memory shares.
-pub(crate) use absence::is_foreign;
-pub(crate) use kept::{Kept, most, room};
-pub(crate) use pattern::{Filters, filters, matcher};
-pub(crate) use run::{Binary, searcher};
-pub(crate) use sink::{Ask, Collect};
+pub(crate) use absence::is_unsupported_encoding;
+pub(crate) use kept::{SearchResults, max_bytes, max_matches};
+pub(crate) use pattern::{FileFilters, filters, matcher};
+pub(crate) use run::{BinaryMode, searcher};
+pub(crate) use sink::{CollectOptions, HitCollector};
 
 /// Searches a file, or the files beneath a folder.
-pub(super) fn grep(beneath: &Beneath, path: &SafePath, grep: &Grep, clock: &Clock) -> Result<Matches> {
-    let start = Start::find(beneath, path)?;
-    if matches!(start.kind, Kind::Other | Kind::Link) {
-        return Err(Error::file(path, FileFault::NotRegular));
+pub(super) fn grep(beneath: &Beneath, path: &SafePath, grep: &GrepQuery, clock: &WalkDeadline) -> Result<GrepResult> {
+    let start = WalkRoot::resolve(beneath, path)?;
+    if matches!(start.kind, FileKind::Other | FileKind::Link) {
+        return Err(Error::file(path, FileErrorKind::NotRegular));
     }
     let matcher = matcher(grep)?;
     let filters = filters(&start.path.root().dir, grep)?;
 
-    let search = Search { beneath, start: &start, grep, matcher: &matcher, filters: &filters, clock };
+    let search = GrepRun { beneath, start: &start, grep, matcher: &matcher, filters: &filters, clock };
     let mut matches = search.run(grep.noise)?;
-    matches.partial = clock.cut_short();
+    matches.partial = clock.was_hit();
     if matches.total_files == 0 && !matches.partial {
-        absence::look(&search, &mut matches.absence);
+        absence::diagnose(&search, &mut matches.absence);
     }
     Ok(matches)
 }

@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use helve_contract::{Error, Result, nearest, ports::Grep};
+use helve_contract::{Error, Result, closest_names, ports::GrepQuery};
 use ignore::{
     overrides::{Override, OverrideBuilder},
     types::{FileTypeDef, Types, TypesBuilder},
 };
 
 /// The most memory that a compiled pattern may take, and its cache.
-const PATTERN: usize = 10 << 20;
+const MAX_REGEX_BYTES: usize = 10 << 20;
 
 /// The matcher of a search.
-pub(crate) fn matcher(grep: &Grep) -> Result<RegexMatcher> {
+pub(crate) fn matcher(grep: &GrepQuery) -> Result<RegexMatcher> {
     let mut builder = RegexMatcherBuilder::new();
     builder
         .multi_line(true)
@@ -21,8 +21,8 @@ pub(crate) fn matcher(grep: &Grep) -> Result<RegexMatcher> {
         .octal(false)
         .fixed_strings(grep.literal)
         .case_insensitive(grep.ignore_case)
-        .size_limit(PATTERN)
-        .dfa_size_limit(PATTERN)
+        .size_limit(MAX_REGEX_BYTES)
+        .dfa_size_limit(MAX_REGEX_BYTES)
         .ban_byte(Some(0));
     if grep.multiline {
         builder.dot_matches_new_line(true);
@@ -43,13 +43,13 @@ pub(crate) fn matcher(grep: &Grep) -> Result<RegexMatcher> {
 }
 
 /// Which files a search looks into.
-pub(crate) struct Filters {
+pub(crate) struct FileFilters {
     pub(crate) globs: Override,
     pub(crate) types: Types,
 }
 
 /// Reads the globs and the type of a search. Globs count from the root, as ripgrep's count from where it runs.
-pub(crate) fn filters(root: &Path, grep: &Grep) -> Result<Filters> {
+pub(crate) fn filters(root: &Path, grep: &GrepQuery) -> Result<FileFilters> {
     let mut globs = OverrideBuilder::new(root);
     for glob in &grep.globs {
         // A path that starts here has no `./` in it.
@@ -64,21 +64,21 @@ pub(crate) fn filters(root: &Path, grep: &Grep) -> Result<Filters> {
     if let Some(wanted) = &grep.file_type {
         let known = types.definitions();
         if wanted != "all" && !known.iter().any(|known| known.name() == wanted) {
-            return Err(no_type(wanted, &known));
+            return Err(unknown_type_error(wanted, &known));
         }
         types.select(wanted);
     }
     let types = types.build().map_err(|error| Error::failed(error.to_string()))?;
-    Ok(Filters { globs, types })
+    Ok(FileFilters { globs, types })
 }
 
 /// Who names a type by the ending of its files is told its name; for other words, those that are spelt alike.
-fn no_type(wanted: &str, known: &[FileTypeDef]) -> Error {
+fn unknown_type_error(wanted: &str, known: &[FileTypeDef]) -> Error {
     let ending = format!("*.{}", wanted.trim_start_matches('.'));
     let ends = |it: &&FileTypeDef| it.globs().contains(&ending);
     let mut near: Vec<&str> = known.iter().filter(ends).map(FileTypeDef::name).collect();
     if near.is_empty() {
-        near = nearest(wanted, known.iter().map(FileTypeDef::name));
+        near = closest_names(wanted, known.iter().map(FileTypeDef::name));
     }
     let near = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
     Error::failed(format!("unrecognized file type: {wanted}{near}"))
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_type_is_known_by_the_ending_of_its_files() {
         let known = TypesBuilder::new().add_defaults().definitions();
-        let said = |wanted| no_type(wanted, &known).to_string();
+        let said = |wanted| unknown_type_error(wanted, &known).to_string();
         assert_eq!(said("rs"), "unrecognized file type: rs; did you mean rust?");
         assert_eq!(said(".tsx"), "unrecognized file type: .tsx; did you mean ts, typescript?");
         assert_eq!(said("rustt"), "unrecognized file type: rustt; did you mean rust?");

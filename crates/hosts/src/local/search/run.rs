@@ -14,24 +14,24 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use helve_contract::{
     Result,
-    ports::{FileHits, Grep, Kind, Matches, Noise, Output, SkipReason},
+    ports::{FileKind, FileMatches, GrepOutputMode, GrepQuery, GrepResult, IgnoreOptions, SkipReason},
 };
 use ignore::{DirEntry, WalkState};
 
 use super::{
-    kept::{Kept, most, room},
-    pattern::Filters,
-    sink::{Ask, Collect},
+    kept::{SearchResults, max_bytes, max_matches},
+    pattern::FileFilters,
+    sink::{CollectOptions, HitCollector},
 };
 use crate::local::{
     beneath::Beneath,
-    fault::Trouble,
-    files::LOOK,
-    walk::{Clock, Start, builder},
+    fault::FsError,
+    files::READ_FLAGS,
+    walk::{WalkDeadline, WalkRoot, builder},
 };
 
 /// The most memory for one line, or for one file where matches may span lines.
-const LINE: usize = 64 << 20;
+const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// The largest binary file that is searched for a match beside the text files of a folder.
 const MAX_BINARY: u64 = 8 << 20;
@@ -40,62 +40,63 @@ const MAX_BINARY: u64 = 8 << 20;
 const MAX_SKIPPED: usize = 10;
 
 /// How much of a file tells its encoding.
-const HEAD: u64 = 256 << 10;
+const ENCODING_PROBE_BYTES: u64 = 256 << 10;
 
 /// Everything that a search needs to know.
 #[derive(Clone, Copy)]
-pub(super) struct Search<'a> {
+pub(super) struct GrepRun<'a> {
     pub(super) beneath: &'a Beneath,
-    pub(super) start: &'a Start<'a>,
-    pub(super) grep: &'a Grep,
+    pub(super) start: &'a WalkRoot<'a>,
+    pub(super) grep: &'a GrepQuery,
     pub(super) matcher: &'a RegexMatcher,
-    pub(super) filters: &'a Filters,
-    pub(super) clock: &'a Clock,
+    pub(super) filters: &'a FileFilters,
+    pub(super) clock: &'a WalkDeadline,
 }
 
 /// What is done with a file in which bytes are zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Binary {
+pub(crate) enum BinaryMode {
     /// It is left at the first of them.
-    Leave,
+    Stop,
     /// It is searched whole; that it matches is all that is said of it.
     Search,
 }
 
-impl Search<'_> {
+impl GrepRun<'_> {
     /// Searches. What could not be searched is counted.
-    pub(super) fn run(&self, noise: Noise) -> Result<Matches> {
-        let kept = Mutex::new(Kept::new(self.grep));
+    pub(super) fn run(&self, noise: IgnoreOptions) -> Result<GrepResult> {
+        let kept = Mutex::new(SearchResults::new(self.grep));
         let searched = AtomicU64::new(0);
         let skipped = Mutex::new(Vec::new());
         let skip = |path: &Path, why: SkipReason| {
             skipped.lock().unwrap_or_else(PoisonError::into_inner).push((path.to_owned(), why));
         };
-        let add = |path: &Path, found: Collect<'_>| {
-            let units = if self.grep.output == Output::Lines { found.kept.max(1) } else { 1 };
-            let counted = if self.grep.output == Output::Files { 1 } else { found.count };
+        let add = |path: &Path, found: HitCollector<'_>| {
+            let units = if self.grep.output == GrepOutputMode::Lines { found.kept.max(1) } else { 1 };
+            let counted = if self.grep.output == GrepOutputMode::Files { 1 } else { found.count };
             let bytes = found.bytes + path.as_os_str().len();
-            let hits = FileHits { path: path.to_owned(), count: found.count, hits: found.hits, binary: found.binary };
+            let hits =
+                FileMatches { path: path.to_owned(), count: found.count, hits: found.hits, binary: found.binary };
             kept.lock().unwrap_or_else(PoisonError::into_inner).add(hits, bytes, units, counted);
         };
-        if self.start.kind == Kind::Folder {
-            let folders = self.each(noise, || {
-                let (mut eye, mut whole) = (Eye::new(self, Binary::Leave), None);
+        if self.start.kind == FileKind::Folder {
+            let folders = self.for_each_file(noise, || {
+                let (mut eye, mut whole) = (FileSearcher::new(self, BinaryMode::Stop), None);
                 let (add, searched, skip) = (&add, &searched, &skip);
-                move |path: &Path| match eye.look(path) {
+                move |path: &Path| match eye.search(path) {
                     Ok(found) => {
                         searched.fetch_add(1, Ordering::Relaxed);
                         let was_left = found.binary.is_some() && found.hits.is_empty();
                         if found.count > 0 {
                             add(path, found);
                         } else if was_left {
-                            let whole = whole.get_or_insert_with(|| Eye::new(self, Binary::Search));
+                            let whole = whole.get_or_insert_with(|| FileSearcher::new(self, BinaryMode::Search));
                             whole.look_at_binary(path).into_iter().for_each(|why| skip(path, why));
                         }
                     }
-                    Err(Blind::TooLarge) => skip(path, self.too_large()),
-                    Err(Blind::Unreadable(error)) if is_gone(&error) => {}
-                    Err(Blind::Unreadable(error)) => skip(path, SkipReason::Unreadable(reason(&error))),
+                    Err(SearchFailure::TooLarge) => skip(path, self.too_large()),
+                    Err(SearchFailure::Unreadable(error)) if is_gone(&error) => {}
+                    Err(SearchFailure::Unreadable(error)) => skip(path, SkipReason::Unreadable(reason(&error))),
                 }
             });
             let denied = || SkipReason::Unreadable("permission denied".to_owned());
@@ -103,10 +104,10 @@ impl Search<'_> {
                 skip(folder, denied());
             }
         } else {
-            self.one(&add, &skip)?;
+            self.search_named_file(&add, &skip)?;
             searched.store(1, Ordering::Relaxed);
         }
-        let mut matches = kept.into_inner().unwrap_or_else(PoisonError::into_inner).answer(self.grep);
+        let mut matches = kept.into_inner().unwrap_or_else(PoisonError::into_inner).finish(self.grep);
         matches.absence.searched = searched.into_inner();
         let mut skipped = skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
         skipped.sort();
@@ -118,26 +119,38 @@ impl Search<'_> {
 
     /// Why a file took too much memory.
     fn too_large(&self) -> SkipReason {
-        if self.grep.multiline { SkipReason::TooLarge(LINE as u64) } else { SkipReason::LongLine(LINE as u64) }
+        if self.grep.multiline {
+            SkipReason::TooLarge(MAX_LINE_BYTES as u64)
+        } else {
+            SkipReason::LongLine(MAX_LINE_BYTES as u64)
+        }
     }
 
     /// A file that was named is searched even if it is binary.
-    fn one<'m>(&'m self, add: &dyn Fn(&Path, Collect<'m>), skip: &dyn Fn(&Path, SkipReason)) -> Result<()> {
-        let mut eye = Eye::new(self, Binary::Search);
-        match eye.look(&self.start.real) {
+    fn search_named_file<'m>(
+        &'m self,
+        add: &dyn Fn(&Path, HitCollector<'m>),
+        skip: &dyn Fn(&Path, SkipReason),
+    ) -> Result<()> {
+        let mut eye = FileSearcher::new(self, BinaryMode::Search);
+        match eye.search(&self.start.real) {
             Ok(found) if found.count > 0 => add(&self.start.real, found),
             Ok(_) => {}
-            Err(Blind::TooLarge) => skip(&self.start.real, self.too_large()),
-            Err(Blind::Unreadable(error)) => {
+            Err(SearchFailure::TooLarge) => skip(&self.start.real, self.too_large()),
+            Err(SearchFailure::Unreadable(error)) => {
                 let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
-                return Err(Trouble::from(errno).about(self.start.path));
+                return Err(FsError::from(errno).with_path(self.start.path));
             }
         }
         Ok(())
     }
 
     /// Every file of the tree that is to be searched, on all cores. Says which folders are not ours to read.
-    pub(super) fn each<V: FnMut(&Path) + Send>(&self, noise: Noise, visitor: impl Fn() -> V) -> Vec<PathBuf> {
+    pub(super) fn for_each_file<V: FnMut(&Path) + Send>(
+        &self,
+        noise: IgnoreOptions,
+        visitor: impl Fn() -> V,
+    ) -> Vec<PathBuf> {
         let closed = Mutex::new(Vec::new());
         let mut builder = builder(self.start, noise);
         builder.overrides(self.filters.globs.clone()).types(self.filters.types.clone());
@@ -145,7 +158,7 @@ impl Search<'_> {
             let mut visit = visitor();
             let closed = &closed;
             Box::new(move |entry: Result<DirEntry, ignore::Error>| {
-                if self.clock.is_over() {
+                if self.clock.is_expired() {
                     return WalkState::Quit;
                 }
                 let entry = match entry {
@@ -198,7 +211,7 @@ fn is_closed(error: &io::Error) -> bool {
 }
 
 /// Why a file could not be searched.
-pub(super) enum Blind {
+pub(super) enum SearchFailure {
     /// A line, or the file where matches may span lines, takes too much memory.
     TooLarge,
     /// It is gone, or not ours to read, or became something else.
@@ -206,78 +219,80 @@ pub(super) enum Blind {
 }
 
 /// One thread's searcher, with its buffers.
-pub(super) struct Eye<'a> {
-    search: &'a Search<'a>,
-    binary: Binary,
+pub(super) struct FileSearcher<'a> {
+    search: &'a GrepRun<'a>,
+    binary: BinaryMode,
     searcher: Searcher,
     /// A long line has made the searcher's buffer grow.
-    grown: bool,
-    ask: Ask,
-    whole: Whole,
+    buffer_grown: bool,
+    ask: CollectOptions,
+    slurp: SlurpMode,
 }
 
 /// The size of a searcher's buffer, as long as no line is longer.
-const BUFFER: usize = 64 << 10;
+const SEARCH_BUFFER_BYTES: usize = 64 << 10;
 
 /// Whether a file is read whole before it is searched.
 #[derive(Clone, Copy)]
-enum Whole {
+enum SlurpMode {
     Never,
     /// When it is smaller than this. ripgrep maps a file that is named into memory, and so sees zero bytes as they are.
     UpTo(u64),
 }
 
-impl<'a> Eye<'a> {
-    pub(super) fn new(search: &'a Search<'a>, binary: Binary) -> Self {
+impl<'a> FileSearcher<'a> {
+    pub(super) fn new(search: &'a GrepRun<'a>, binary: BinaryMode) -> Self {
         let grep = search.grep;
         let searcher = searcher(grep, binary);
-        let ask = Ask {
+        let ask = CollectOptions {
             output: grep.output,
-            each: grep.only_matching,
+            only_matching: grep.only_matching,
             multiline: grep.multiline,
-            most: most(grep),
-            bytes: room(grep),
+            most: max_matches(grep),
+            bytes: max_bytes(grep),
         };
         let whole = match binary {
-            Binary::Search if search.start.kind == Kind::File => Whole::UpTo(LINE as u64),
-            _ => Whole::Never,
+            BinaryMode::Search if search.start.kind == FileKind::File => SlurpMode::UpTo(MAX_LINE_BYTES as u64),
+            _ => SlurpMode::Never,
         };
-        Self { search, binary, searcher, grown: false, ask, whole }
+        Self { search, binary, searcher, buffer_grown: false, ask, slurp: whole }
     }
 
     /// The beginning of a file, as much as tells its encoding.
     pub(super) fn head(&self, path: &Path) -> Option<Vec<u8>> {
-        let Search { beneath, start, .. } = *self.search;
-        let file = File::from(beneath.straight(&start.top, path, LOOK).ok()?);
+        let GrepRun { beneath, start, .. } = *self.search;
+        let file = File::from(beneath.open_no_links(&start.top, path, READ_FLAGS).ok()?);
         let mut bytes = Vec::new();
-        file.take(HEAD).read_to_end(&mut bytes).ok()?;
+        file.take(ENCODING_PROBE_BYTES).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
 
     /// Looks for a match in a file that was left because it is binary, unless it is very large.
     fn look_at_binary(&mut self, path: &Path) -> Option<SkipReason> {
-        let Search { beneath, start, .. } = *self.search;
-        let file = File::from(beneath.straight(&start.top, path, LOOK).ok()?);
+        let GrepRun { beneath, start, .. } = *self.search;
+        let file = File::from(beneath.open_no_links(&start.top, path, READ_FLAGS).ok()?);
         if file.metadata().ok()?.len() > MAX_BINARY {
             return Some(SkipReason::LargeBinary(MAX_BINARY));
         }
-        let found = self.look(path).ok()?;
+        let found = self.search(path).ok()?;
         (found.count > 0).then_some(SkipReason::BinaryMatch)
     }
 
     /// Searches a file, which must be where its path says, without any link.
-    pub(super) fn look(&mut self, path: &Path) -> Result<Collect<'a>, Blind> {
-        let Search { beneath, start, matcher, clock, .. } = *self.search;
-        let fd = beneath.straight(&start.top, path, LOOK).map_err(|errno| Blind::Unreadable(errno.into()))?;
+    pub(super) fn search(&mut self, path: &Path) -> Result<HitCollector<'a>, SearchFailure> {
+        let GrepRun { beneath, start, matcher, clock, .. } = *self.search;
+        let fd = beneath
+            .open_no_links(&start.top, path, READ_FLAGS)
+            .map_err(|errno| SearchFailure::Unreadable(errno.into()))?;
         // A grown buffer would see zero bytes earlier, so that what is said of a file would hang on the file before it.
-        if std::mem::take(&mut self.grown) {
+        if std::mem::take(&mut self.buffer_grown) {
             self.searcher = searcher(self.search.grep, self.binary);
         }
-        let mut found = Collect::new(self.ask, matcher);
-        let mut file = Timed { file: File::from(fd), clock, grown: &mut self.grown };
-        let result = match self.whole {
-            Whole::Never => self.searcher.search_reader(matcher, file, &mut found),
-            Whole::UpTo(limit) => {
+        let mut found = HitCollector::new(self.ask, matcher);
+        let mut file = DeadlineReader { file: File::from(fd), clock, grown: &mut self.buffer_grown };
+        let result = match self.slurp {
+            SlurpMode::Never => self.searcher.search_reader(matcher, file, &mut found),
+            SlurpMode::UpTo(limit) => {
                 let mut bytes = Vec::new();
                 match (&mut file).take(limit).read_to_end(&mut bytes) {
                     Ok(len) if (len as u64) < limit => self.searcher.search_slice(matcher, &bytes, &mut found),
@@ -288,41 +303,41 @@ impl<'a> Eye<'a> {
         };
         match result {
             Ok(()) => Ok(found),
-            Err(error) if error.to_string().contains("allocation limit") => Err(Blind::TooLarge),
-            Err(error) => Err(Blind::Unreadable(error)),
+            Err(error) if error.to_string().contains("allocation limit") => Err(SearchFailure::TooLarge),
+            Err(error) => Err(SearchFailure::Unreadable(error)),
         }
     }
 }
 
 /// A searcher with its buffers.
-pub(crate) fn searcher(grep: &Grep, binary: Binary) -> Searcher {
-    let is_lines = grep.output == Output::Lines;
+pub(crate) fn searcher(grep: &GrepQuery, binary: BinaryMode) -> Searcher {
+    let is_lines = grep.output == GrepOutputMode::Lines;
     SearcherBuilder::new()
         .line_number(is_lines)
         .multi_line(grep.multiline)
         .before_context(if is_lines { grep.context.0 } else { 0 })
         .after_context(if is_lines { grep.context.1 } else { 0 })
         .binary_detection(match binary {
-            Binary::Leave => BinaryDetection::quit(0),
-            Binary::Search => BinaryDetection::convert(0),
+            BinaryMode::Stop => BinaryDetection::quit(0),
+            BinaryMode::Search => BinaryDetection::convert(0),
         })
-        .heap_limit(Some(LINE))
+        .heap_limit(Some(MAX_LINE_BYTES))
         .build()
 }
 
 /// A file that ends when the time is up, and that notices how much is wanted of it at once.
-struct Timed<'a> {
+struct DeadlineReader<'a> {
     file: File,
-    clock: &'a Clock,
+    clock: &'a WalkDeadline,
     grown: &'a mut bool,
 }
 
-impl Read for Timed<'_> {
+impl Read for DeadlineReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.clock.is_over() {
+        if self.clock.is_expired() {
             return Ok(0);
         }
-        *self.grown |= buffer.len() > BUFFER;
+        *self.grown |= buffer.len() > SEARCH_BUFFER_BYTES;
         self.file.read(buffer)
     }
 }

@@ -5,10 +5,10 @@ use std::io;
 use grep_matcher::{Match, Matcher as _};
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
-use helve_contract::ports::{Hit, HitKind, Output};
+use helve_contract::ports::{GrepOutputMode, MatchLine, MatchLineKind};
 
 /// How far behind a match a pattern may look ahead when its matches are found again one by one.
-const AHEAD: usize = 128;
+const LOOKAHEAD_BYTES: usize = 128;
 
 /// Lines up to this many bytes are kept whole, and where they match is not looked up.
 const SHORT_LINE: usize = 500;
@@ -19,10 +19,10 @@ const WINDOW: (usize, usize) = (2 << 10, 4 << 10);
 
 /// What a search wants to know about a file.
 #[derive(Clone, Copy)]
-pub(crate) struct Ask {
-    pub(crate) output: Output,
+pub(crate) struct CollectOptions {
+    pub(crate) output: GrepOutputMode,
     /// Each match by itself.
-    pub(crate) each: bool,
+    pub(crate) only_matching: bool,
     /// A match may span lines.
     pub(crate) multiline: bool,
     /// Keep no more than this many matches of one file …
@@ -32,18 +32,18 @@ pub(crate) struct Ask {
 }
 
 /// What a hit weighs: its line and the end of it.
-pub(crate) fn weight(hit: &Hit) -> usize {
+pub(crate) fn hit_bytes(hit: &MatchLine) -> usize {
     hit.text.len() + 1
 }
 
 /// Collects the hits of one file.
-pub(crate) struct Collect<'m> {
-    ask: Ask,
+pub(crate) struct HitCollector<'m> {
+    ask: CollectOptions,
     matcher: &'m RegexMatcher,
     /// Lines that match (matches, where they span lines or are asked for one by one).
     pub(crate) count: u64,
     /// The lines that were kept.
-    pub(crate) hits: Vec<Hit>,
+    pub(crate) hits: Vec<MatchLine>,
     /// How many bytes they have.
     pub(crate) bytes: usize,
     /// How many of them are matches.
@@ -51,12 +51,12 @@ pub(crate) struct Collect<'m> {
     /// Where the file turned out to be binary.
     pub(crate) binary: Option<u64>,
     /// Enough is kept; the rest is only counted.
-    closed: bool,
+    is_full: bool,
     matches: Vec<Match>,
 }
 
-impl<'m> Collect<'m> {
-    pub(crate) fn new(ask: Ask, matcher: &'m RegexMatcher) -> Self {
+impl<'m> HitCollector<'m> {
+    pub(crate) fn new(ask: CollectOptions, matcher: &'m RegexMatcher) -> Self {
         Self {
             ask,
             matcher,
@@ -65,45 +65,45 @@ impl<'m> Collect<'m> {
             bytes: 0,
             kept: 0,
             binary: None,
-            closed: false,
+            is_full: false,
             matches: Vec::new(),
         }
     }
 
-    fn push(&mut self, kind: HitKind, line: u64, text: &[u8]) {
-        if kind == HitKind::Match {
+    fn push(&mut self, kind: MatchLineKind, line: u64, text: &[u8]) {
+        if kind == MatchLineKind::Match {
             self.count += 1;
-            self.closed |= self.kept >= self.ask.most || self.bytes > self.ask.bytes;
+            self.is_full |= self.kept >= self.ask.most || self.bytes > self.ask.bytes;
         }
-        if self.closed {
+        if self.is_full {
             return;
         }
         let hit = self.hit(kind, line, text.strip_suffix(b"\n").unwrap_or(text));
-        self.bytes += weight(&hit);
-        self.kept += usize::from(kind == HitKind::Match);
+        self.bytes += hit_bytes(&hit);
+        self.kept += usize::from(kind == MatchLineKind::Match);
         self.hits.push(hit);
     }
 
     /// A line, or of a very long one the part around its first match.
-    fn hit(&self, kind: HitKind, line: u64, text: &[u8]) -> Hit {
+    fn hit(&self, kind: MatchLineKind, line: u64, text: &[u8]) -> MatchLine {
         if text.len() <= SHORT_LINE {
-            return Hit::line(kind, line, text);
+            return MatchLine::line(kind, line, text);
         }
-        let found = if kind == HitKind::Match { self.matcher.find(text).ok().flatten() } else { None };
+        let found = if kind == MatchLineKind::Match { self.matcher.find(text).ok().flatten() } else { None };
         let at = found.map_or(0, |it| it.start());
         if text.len() <= LONG_LINE {
-            return Hit { at, ..Hit::line(kind, line, text) };
+            return MatchLine { at, ..MatchLine::line(kind, line, text) };
         }
         let from = boundary(text, at.saturating_sub(WINDOW.0));
         let to = boundary(text, text.len().min(at + WINDOW.1));
-        Hit { at: at - from, left_out: (from, text.len() - to), ..Hit::line(kind, line, &text[from..to]) }
+        MatchLine { at: at - from, left_out: (from, text.len() - to), ..MatchLine::line(kind, line, &text[from..to]) }
     }
 
     /// Finds the single matches within the lines that match.
     fn find_each(&mut self, found: &SinkMatch<'_>) -> io::Result<()> {
         let (buffer, range) = (found.buffer(), found.bytes_range_in_buffer());
         let end = if self.ask.multiline {
-            buffer.len().min(range.end + AHEAD)
+            buffer.len().min(range.end + LOOKAHEAD_BYTES)
         } else if buffer[range.clone()].last() == Some(&b'\n') {
             range.end - 1
         } else {
@@ -135,7 +135,7 @@ impl<'m> Collect<'m> {
             self.push_parts(first, bytes, &matches);
         } else {
             for it in &matches {
-                self.push(HitKind::Match, first, &bytes[it.start()..it.end().min(bytes.len())]);
+                self.push(MatchLineKind::Match, first, &bytes[it.start()..it.end().min(bytes.len())]);
             }
         }
         self.matches = matches;
@@ -149,7 +149,7 @@ impl<'m> Collect<'m> {
             for it in matches {
                 let (from, to) = (it.start().max(start), it.end().min(end));
                 if from < to {
-                    self.push(HitKind::Match, number, &bytes[from..to]);
+                    self.push(MatchLineKind::Match, number, &bytes[from..to]);
                 }
             }
             start += line.len();
@@ -158,7 +158,7 @@ impl<'m> Collect<'m> {
 
     fn push_lines(&mut self, first: u64, bytes: &[u8]) {
         for (line, number) in bytes.split_inclusive(|byte| *byte == b'\n').zip(first..) {
-            self.push(HitKind::Match, number, line);
+            self.push(MatchLineKind::Match, number, line);
         }
     }
 
@@ -168,49 +168,49 @@ impl<'m> Collect<'m> {
     }
 }
 
-impl Sink for Collect<'_> {
+impl Sink for HitCollector<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         let first = found.line_number().unwrap_or(0);
         match self.ask.output {
-            Output::Files => {
+            GrepOutputMode::Files => {
                 self.count = 1;
                 return Ok(false);
             }
             // A pattern that cannot match a line break is counted by lines, as ripgrep does.
-            Output::Counts if self.ask.each || searcher.multi_line_with_matcher(self.matcher) => {
+            GrepOutputMode::Counts if self.ask.only_matching || searcher.multi_line_with_matcher(self.matcher) => {
                 self.find_each(found)?;
                 self.count += (self.matches.len() as u64).max(1);
             }
-            Output::Counts => self.count += 1,
-            Output::Lines if self.is_converted(searcher) => {
+            GrepOutputMode::Counts => self.count += 1,
+            GrepOutputMode::Lines if self.is_converted(searcher) => {
                 self.count += 1;
                 return Ok(false);
             }
-            Output::Lines if self.ask.each => {
+            GrepOutputMode::Lines if self.ask.only_matching => {
                 self.find_each(found)?;
                 self.push_each(first, found.bytes());
             }
-            Output::Lines if self.ask.multiline => self.push_lines(first, found.bytes()),
-            Output::Lines => self.push(HitKind::Match, first, found.bytes()),
+            GrepOutputMode::Lines if self.ask.multiline => self.push_lines(first, found.bytes()),
+            GrepOutputMode::Lines => self.push(MatchLineKind::Match, first, found.bytes()),
         }
         Ok(true)
     }
 
     fn context(&mut self, searcher: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
-        if self.ask.output == Output::Lines {
+        if self.ask.output == GrepOutputMode::Lines {
             if self.is_converted(searcher) {
                 return Ok(false);
             }
-            self.push(HitKind::Context, context.line_number().unwrap_or(0), context.bytes());
+            self.push(MatchLineKind::Context, context.line_number().unwrap_or(0), context.bytes());
         }
         Ok(true)
     }
 
     fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
-        if self.ask.output == Output::Lines {
-            self.push(HitKind::Gap, 0, b"");
+        if self.ask.output == GrepOutputMode::Lines {
+            self.push(MatchLineKind::Gap, 0, b"");
         }
         Ok(true)
     }
@@ -222,7 +222,7 @@ impl Sink for Collect<'_> {
 
     /// A count of a file that was left because it is binary would mislead, so there is none.
     fn finish(&mut self, searcher: &Searcher, finish: &SinkFinish) -> io::Result<()> {
-        if self.ask.output != Output::Lines {
+        if self.ask.output != GrepOutputMode::Lines {
             self.binary = finish.binary_byte_offset();
             if self.binary.is_some() && searcher.binary_detection().quit_byte().is_some() {
                 self.count = 0;

@@ -8,38 +8,43 @@ use std::{
 
 use globset::{GlobBuilder, GlobSet};
 use helve_contract::{
-    Error, FileFault, Result, SafePath,
-    ports::{Find, Found, FoundFile, Kind, Noise, Order},
+    Error, FileErrorKind, Result, SafePath,
+    ports::{FileKind, FindQuery, FindResult, FoundFile, IgnoreOptions, SortOrder},
 };
 use ignore::{DirEntry, WalkState};
 use rustix::fs::{AtFlags, OFlags, fstat, statat};
 
-use super::{Clock, Start, builder, start::under};
+use super::{WalkDeadline, WalkRoot, builder, start::strip_dir};
 use crate::local::{
     beneath::Beneath,
     files::{kind, modified},
 };
 
 /// How long it looks for what it passed over, when it found nothing.
-const SECOND_LOOK: Duration = Duration::from_secs(2);
+const SKIPPED_SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Finds files by name, beneath a folder. Links are not followed.
-pub(in crate::local) fn find(beneath: &Beneath, path: &SafePath, find: &Find, clock: &Clock) -> Result<Found> {
-    let start = Start::find(beneath, path)?;
-    if start.kind != Kind::Folder {
-        return Err(Error::file(path, FileFault::NotFolder));
+pub(in crate::local) fn find(
+    beneath: &Beneath,
+    path: &SafePath,
+    find: &FindQuery,
+    clock: &WalkDeadline,
+) -> Result<FindResult> {
+    let start = WalkRoot::resolve(beneath, path)?;
+    if start.kind != FileKind::Folder {
+        return Err(Error::file(path, FileErrorKind::NotFolder));
     }
-    let wanted = Arc::new(Wanted::read(find)?);
+    let wanted = Arc::new(NameFilter::read(find)?);
 
     let all = walk(&start, find, &wanted, find.noise, clock);
-    let mut found = Found { total: all.total, partial: clock.cut_short(), ..Found::default() };
-    let everything = Noise { ignored: true, hidden: true };
+    let mut found = FindResult { total: all.total, partial: clock.was_hit(), ..FindResult::default() };
+    let everything = IgnoreOptions { ignored: true, hidden: true };
     if all.total == 0 && !found.partial && find.noise != everything {
-        found.passed_over = walk(&start, find, &wanted, everything, &clock.shorter(SECOND_LOOK)).total;
+        found.passed_over = walk(&start, find, &wanted, everything, &clock.shorter(SKIPPED_SEARCH_TIMEOUT)).total;
     }
     // What was found by path is looked at again beneath the root, so that a swapped folder shows nothing from outside.
     for hit in all.hits {
-        if let Ok(fd) = beneath.straight(&start.top, &hit.path, OFlags::PATH | OFlags::NOFOLLOW)
+        if let Ok(fd) = beneath.open_no_links(&start.top, &hit.path, OFlags::PATH | OFlags::NOFOLLOW)
             && let Ok(stat) = fstat(&fd)
         {
             found.files.push(FoundFile { path: hit.path, kind: kind(&stat), size: stat.st_size as u64 });
@@ -49,23 +54,23 @@ pub(in crate::local) fn find(beneath: &Beneath, path: &SafePath, find: &Find, cl
 }
 
 /// Which names are wanted.
-pub(crate) enum Wanted {
+pub(crate) enum NameFilter {
     All,
     /// The name contains this.
-    Part(Vec<u8>),
+    Contains(Vec<u8>),
     /// The name matches.
     Name(GlobSet),
     /// The path beneath the start matches; it begins with these folders.
     Path(GlobSet, PathBuf),
 }
 
-impl Wanted {
-    pub(crate) fn read(find: &Find) -> Result<Self> {
+impl NameFilter {
+    pub(crate) fn read(find: &FindQuery) -> Result<Self> {
         let Some(pattern) = &find.pattern else { return Ok(Self::All) };
         let pattern = pattern.trim_start_matches("./");
         let is_wild = |text: &str| text.contains(['*', '?', '[', '{']);
         if !find.whole_path && !pattern.contains('/') && !is_wild(pattern) {
-            return Ok(Self::Part(pattern.as_bytes().to_vec()));
+            return Ok(Self::Contains(pattern.as_bytes().to_vec()));
         }
         // Beneath any folders, or none: that is the name alone, which is less to look at.
         let name = pattern.strip_prefix("**/").filter(|it| !it.is_empty() && !it.contains('/'));
@@ -92,7 +97,7 @@ impl Wanted {
         let name = || beneath_start.file_name().unwrap_or_default();
         match self {
             Self::All => true,
-            Self::Part(part) => memchr::memmem::find(name().as_encoded_bytes(), part).is_some(),
+            Self::Contains(part) => memchr::memmem::find(name().as_encoded_bytes(), part).is_some(),
             Self::Name(glob) => glob.is_match(name()),
             Self::Path(glob, _) => glob.is_match(beneath_start),
         }
@@ -108,7 +113,7 @@ impl Wanted {
 }
 
 /// One file that is wanted.
-struct Hit {
+struct FindMatch {
     /// Its last change, where the order asks for it.
     modified: Option<SystemTime>,
     path: PathBuf,
@@ -116,12 +121,12 @@ struct Hit {
 
 /// What was found: the first `limit` in order, and how many there are.
 #[derive(Default)]
-struct Hits {
-    hits: Vec<Hit>,
+struct FindMatches {
+    hits: Vec<FindMatch>,
     total: u64,
 }
 
-impl Hits {
+impl FindMatches {
     /// Keeps the first of them. Called now and then while collecting, so that a huge tree needs little memory.
     fn trim(&mut self, limit: usize) {
         // Where the order is by path, no time is known, and all times are equal.
@@ -130,17 +135,23 @@ impl Hits {
     }
 }
 
-fn walk(start: &Start<'_>, find: &Find, wanted: &Arc<Wanted>, noise: Noise, clock: &Clock) -> Hits {
-    let all = Mutex::new(Hits::default());
+fn walk(
+    start: &WalkRoot<'_>,
+    find: &FindQuery,
+    wanted: &Arc<NameFilter>,
+    noise: IgnoreOptions,
+    clock: &WalkDeadline,
+) -> FindMatches {
+    let all = Mutex::new(FindMatches::default());
     let mut builder = builder(start, noise);
     // Most names are not wanted. They are left where they are met, before the walker makes work of them.
     let (top, sought) = (start.on_host(), wanted.clone());
     builder.filter_entry(move |entry| {
         entry.file_type().is_some_and(|it| it.is_dir())
-            || under(&top, entry.path()).is_none_or(|path| sought.matches(path))
+            || strip_dir(&top, entry.path()).is_none_or(|path| sought.matches(path))
     });
     builder.build_parallel().run(|| {
-        let mut finder = Finder { start, find, wanted, clock, met: 0, own: Hits::default(), all: &all };
+        let mut finder = FindVisitor { start, find, wanted, clock, visited: 0, own: FindMatches::default(), all: &all };
         Box::new(move |entry| finder.visit(entry.ok()))
     });
     let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -149,58 +160,58 @@ fn walk(start: &Start<'_>, find: &Find, wanted: &Arc<Wanted>, noise: Noise, cloc
 }
 
 /// One thread's part of a walk; handed over when dropped.
-struct Finder<'a> {
-    start: &'a Start<'a>,
-    find: &'a Find,
-    wanted: &'a Wanted,
-    clock: &'a Clock,
+struct FindVisitor<'a> {
+    start: &'a WalkRoot<'a>,
+    find: &'a FindQuery,
+    wanted: &'a NameFilter,
+    clock: &'a WalkDeadline,
     /// How many folders and wanted names it met.
-    met: u32,
-    own: Hits,
-    all: &'a Mutex<Hits>,
+    visited: u32,
+    own: FindMatches,
+    all: &'a Mutex<FindMatches>,
 }
 
-impl Finder<'_> {
+impl FindVisitor<'_> {
     fn visit(&mut self, entry: Option<DirEntry>) -> WalkState {
         // To look at the clock takes as long as to match a name.
-        if self.met.is_multiple_of(16) && self.clock.is_over() {
+        if self.visited.is_multiple_of(16) && self.clock.is_expired() {
             return WalkState::Quit;
         }
-        self.met = self.met.wrapping_add(1);
+        self.visited = self.visited.wrapping_add(1);
         let Some(entry) = entry.filter(|entry| entry.depth() > 0) else { return WalkState::Continue };
         let Some(path) = self.start.relative(entry.path()) else { return WalkState::Skip };
-        let beneath_start = under(&self.start.real, path).unwrap_or(path);
+        let beneath_start = strip_dir(&self.start.real, path).unwrap_or(path);
         let kind = match entry.file_type() {
-            Some(it) if it.is_dir() => Kind::Folder,
-            Some(it) if it.is_file() => Kind::File,
-            Some(it) if it.is_symlink() => Kind::Link,
-            _ => Kind::Other,
+            Some(it) if it.is_dir() => FileKind::Folder,
+            Some(it) if it.is_file() => FileKind::File,
+            Some(it) if it.is_symlink() => FileKind::Link,
+            _ => FileKind::Other,
         };
-        if kind == Kind::Folder && !self.wanted.can_be_in(beneath_start) {
+        if kind == FileKind::Folder && !self.wanted.can_be_in(beneath_start) {
             return WalkState::Skip;
         }
         if self.find.kind.is_none_or(|only| only == kind) && self.wanted.matches(beneath_start) {
-            self.keep(path);
+            self.record(path);
         }
         WalkState::Continue
     }
 
-    fn keep(&mut self, path: &Path) {
+    fn record(&mut self, path: &Path) {
         let modified = match self.find.order {
-            Order::Path => None,
-            Order::Newest => {
+            SortOrder::Path => None,
+            SortOrder::Newest => {
                 statat(&self.start.top, path, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|stat| modified(&stat))
             }
         };
         self.own.total += 1;
-        self.own.hits.push(Hit { modified, path: path.to_owned() });
+        self.own.hits.push(FindMatch { modified, path: path.to_owned() });
         if self.own.hits.len() > self.find.limit.saturating_mul(2).saturating_add(4096) {
             self.own.trim(self.find.limit);
         }
     }
 }
 
-impl Drop for Finder<'_> {
+impl Drop for FindVisitor<'_> {
     fn drop(&mut self) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.total += self.own.total;

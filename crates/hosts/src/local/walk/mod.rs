@@ -4,7 +4,7 @@ mod clock;
 mod find;
 mod start;
 
-pub(super) use clock::Clock;
-pub(crate) use find::Wanted;
+pub(super) use clock::WalkDeadline;
+pub(crate) use find::NameFilter;
 pub(super) use find::find;
-pub(super) use start::{Start, builder};
+pub(super) use start::{WalkRoot, builder};

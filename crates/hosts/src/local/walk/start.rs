@@ -9,7 +9,7 @@ use std::{
 
 use helve_contract::{
     Access, Result, SafePath,
-    ports::{Kind, Noise},
+    ports::{FileKind, IgnoreOptions},
 };
 use ignore::WalkBuilder;
 use rustix::{
@@ -17,10 +17,10 @@ use rustix::{
     fs::{OFlags, fstat},
 };
 
-use crate::local::{beneath::Beneath, fault::Trouble, files::kind, names::is_temporary};
+use crate::local::{beneath::Beneath, fault::FsError, files::kind, names::is_temporary};
 
 /// The start of a walk, found beneath its root.
-pub(in crate::local) struct Start<'a> {
+pub(in crate::local) struct WalkRoot<'a> {
     /// What was asked for.
     pub(in crate::local) path: &'a SafePath,
     /// The handle of the root.
@@ -28,24 +28,24 @@ pub(in crate::local) struct Start<'a> {
     /// Where the start really is, beneath the root.
     pub(in crate::local) real: PathBuf,
     /// What it is.
-    pub(in crate::local) kind: Kind,
+    pub(in crate::local) kind: FileKind,
     /// Some rule forbids reading something.
-    ruled: bool,
+    has_deny_rules: bool,
 }
 
-impl<'a> Start<'a> {
-    pub(in crate::local) fn find(beneath: &Beneath, path: &'a SafePath) -> Result<Self> {
+impl<'a> WalkRoot<'a> {
+    pub(in crate::local) fn resolve(beneath: &Beneath, path: &'a SafePath) -> Result<Self> {
         let opened = beneath.open(path, OFlags::PATH)?;
-        let stat = fstat(&opened.fd).map_err(|errno| Trouble::from(errno).about(path))?;
-        let (top, kind) = (beneath.top(path)?, kind(&stat));
+        let stat = fstat(&opened.fd).map_err(|errno| FsError::from(errno).with_path(path))?;
+        let (top, kind) = (beneath.root_handle(path)?, kind(&stat));
         let real = opened.real.unwrap_or_else(|| path.relative().to_owned());
-        if kind == Kind::Folder {
+        if kind == FileKind::Folder {
             // The walker passes over what it may not read; at the start that would look like an empty folder.
             beneath
-                .straight(&top, &real, OFlags::RDONLY | OFlags::DIRECTORY)
-                .map_err(|errno| Trouble::from(errno).about(path))?;
+                .open_no_links(&top, &real, OFlags::RDONLY | OFlags::DIRECTORY)
+                .map_err(|errno| FsError::from(errno).with_path(path))?;
         }
-        Ok(Self { path, top, real, kind, ruled: path.rules().iter().any(|rule| rule.denies == Access::Read) })
+        Ok(Self { path, top, real, kind, has_deny_rules: path.rules().iter().any(|rule| rule.denies == Access::Read) })
     }
 
     /// Where the walker starts: it lists names by path, and everything it finds is opened beneath the root's handle.
@@ -56,19 +56,19 @@ impl<'a> Start<'a> {
 
     /// The path of something met, beneath the root; nothing for what must not be seen.
     pub(in crate::local) fn relative<'p>(&self, met: &'p Path) -> Option<&'p Path> {
-        let relative = under(&self.path.root().dir, met)?;
+        let relative = strip_dir(&self.path.root().dir, met)?;
         let bytes = relative.as_os_str().as_bytes();
         if is_temporary(&bytes[memchr::memrchr(b'/', bytes).map_or(0, |at| at + 1)..]) {
             return None;
         }
         // Whoever starts at a file named it; what is met beneath a folder was found.
-        let denied = self.ruled && relative != self.real && !self.path.may_find(relative);
+        let denied = self.has_deny_rules && relative != self.real && !self.path.may_find(relative);
         (!denied).then_some(relative)
     }
 }
 
 /// A path beneath a folder. The walker spells its paths as it spells the folder, so that bytes are compared and not names.
-pub(super) fn under<'p>(folder: &Path, path: &'p Path) -> Option<&'p Path> {
+pub(super) fn strip_dir<'p>(folder: &Path, path: &'p Path) -> Option<&'p Path> {
     let (folder, path) = (folder.as_os_str().as_bytes(), path.as_os_str().as_bytes());
     let rest = path.strip_prefix(folder)?;
     let is_whole = folder.is_empty() || folder.ends_with(b"/") || rest.is_empty();
@@ -77,15 +77,15 @@ pub(super) fn under<'p>(folder: &Path, path: &'p Path) -> Option<&'p Path> {
 }
 
 /// How many threads walk: all cores, to a degree.
-fn threads() -> usize {
+fn thread_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(12)
 }
 
 /// A walker with ripgrep's defaults.
-pub(in crate::local) fn builder(start: &Start<'_>, noise: Noise) -> WalkBuilder {
+pub(in crate::local) fn builder(start: &WalkRoot<'_>, noise: IgnoreOptions) -> WalkBuilder {
     let mut builder = WalkBuilder::new(start.on_host());
     builder
-        .threads(threads())
+        .threads(thread_count())
         .follow_links(false)
         .hidden(!noise.hidden)
         .parents(!noise.ignored)
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_path_is_under_a_whole_folder() {
-        let seen = |folder: &str, path: &'static str| under(Path::new(folder), Path::new(path)).map(Path::to_owned);
+        let seen = |folder: &str, path: &'static str| strip_dir(Path::new(folder), Path::new(path)).map(Path::to_owned);
         for (folder, path, want) in [
             ("/w", "/w/a/b", Some("a/b")),
             ("/w", "/w", Some("")),

@@ -2,17 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use helve_contract::{Result, ports::FileMark};
+use helve_contract::{Result, ports::FileRevision};
 use rusqlite::params;
 
 use super::{
-    super::{Sqlite, kept},
+    super::{SqliteStore, to_micros},
     cut, index,
     shelf::{self, Key},
 };
 
-impl Sqlite {
-    pub(super) async fn sync_memory_files(&self, user: &str, place: &str, files: &[FileMark]) -> Result<Vec<String>> {
+impl SqliteStore {
+    pub(super) async fn sync_memory_files(
+        &self,
+        user: &str,
+        place: &str,
+        files: &[FileRevision],
+    ) -> Result<Vec<String>> {
         let (user, place, files) = (user.to_owned(), place.to_owned(), files.to_vec());
         let (known, user, place) = self
             .read(move |t| {
@@ -33,27 +38,33 @@ impl Sqlite {
                         "DELETE FROM memory_files WHERE tenant = ?1 AND user = ?2 AND place = ?3 AND path = ?4",
                     )?
                     .execute(params![t.tenant, user, place, path])?;
-                    index::drop(t, shelf, &path)?;
+                    index::remove(t, shelf, &path)?;
                 }
                 Ok(())
             })
             .await?;
         }
-        let new = files.into_iter().filter(|it| known.get(&it.path) != Some(&it.mark));
+        let new = files.into_iter().filter(|it| known.get(&it.path) != Some(&it.revision));
         Ok(new.map(|it| it.path).collect())
     }
 
-    pub(super) async fn keep_memory_file(&self, user: &str, place: &str, file: &FileMark, text: &str) -> Result<()> {
-        let passages = self.read_passages(cut::file(text)).await;
+    pub(super) async fn index_memory_file(
+        &self,
+        user: &str,
+        place: &str,
+        file: &FileRevision,
+        text: &str,
+    ) -> Result<()> {
+        let passages = self.read_passages(cut::chunk_file(text)).await;
         let (user, place, file) = (user.to_owned(), place.to_owned(), file.clone());
         self.write(move |t| {
             t.prepare_cached(
                 "INSERT OR REPLACE INTO memory_files (tenant, user, place, path, mark) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![t.tenant, user, place, file.path, file.mark])?;
+            .execute(params![t.tenant, user, place, file.path, file.revision])?;
             let shelf = shelf::id(t, &Key::files(&user, &place))?;
-            index::drop(t, shelf, &file.path)?;
-            index::put(t, shelf, &file.path, kept(t.now), &passages)
+            index::remove(t, shelf, &file.path)?;
+            index::insert(t, shelf, &file.path, to_micros(t.now), &passages)
         })
         .await
     }

@@ -3,10 +3,10 @@
 use helve_contract::{Error, Result};
 use rusqlite::{Transaction, params};
 
-use crate::embed::{Embedder, unit, words};
+use crate::embed::{Embedder, normalize, vocabulary};
 
 /// Texts that a model gets at once.
-const BATCH: usize = 64;
+const EMBED_BATCH: usize = 64;
 
 /// A piece of text that is found as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub(super) struct Passage {
 }
 
 /// A passage that was read: ready for the index.
-pub(super) struct Read {
+pub(super) struct IndexedPassage {
     passage: Passage,
-    marks: Marks,
+    marks: PassageFeatures,
 }
 
 /// What the index keeps beside a text.
-pub(super) struct Marks {
+pub(super) struct PassageFeatures {
     /// The model that the vector is of; nothing, if there is none yet.
     pub(super) model: String,
     tokens: Vec<u8>,
@@ -35,7 +35,7 @@ pub(super) struct Marks {
 /// The vectors of some texts.
 pub(super) async fn vectors(embedder: &dyn Embedder, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
     let mut all = Vec::with_capacity(texts.len());
-    for batch in texts.chunks(BATCH) {
+    for batch in texts.chunks(EMBED_BATCH) {
         let made = embedder.embed(batch).await?;
         if made.len() != batch.len() || made.iter().any(|it| it.len() != embedder.dims()) {
             return Err(Error::failed(format!("the embedding model `{}` gave vectors of another form", embedder.id())));
@@ -46,64 +46,70 @@ pub(super) async fn vectors(embedder: &dyn Embedder, texts: &[&str]) -> Result<V
 }
 
 /// Reads passages. With no vectors they are kept without, until the model answers.
-pub(super) fn read(passages: Vec<Passage>, vectors: Vec<Vec<f32>>, model: &str) -> Vec<Read> {
+pub(super) fn embed_passages(passages: Vec<Passage>, vectors: Vec<Vec<f32>>, model: &str) -> Vec<IndexedPassage> {
     let mut vectors = vectors.into_iter();
-    let mut mark = |passage: Passage| Read { marks: marks(&passage.text, vectors.next(), model), passage };
+    let mut mark = |passage: Passage| IndexedPassage { marks: features(&passage.text, vectors.next(), model), passage };
     passages.into_iter().map(&mut mark).collect()
 }
 
 /// What the index keeps beside this text.
-pub(super) fn marks(text: &str, vector: Option<Vec<f32>>, model: &str) -> Marks {
-    let tokens = words().tokens(text).into_iter().flat_map(u16::to_le_bytes).collect();
+pub(super) fn features(text: &str, vector: Option<Vec<f32>>, model: &str) -> PassageFeatures {
+    let tokens = vocabulary().tokens(text).into_iter().flat_map(u16::to_le_bytes).collect();
     let model = if vector.is_some() { model.to_owned() } else { String::new() };
-    Marks { model, tokens, vector: vector.map(small).unwrap_or_default() }
+    PassageFeatures { model, tokens, vector: vector.map(quantize).unwrap_or_default() }
 }
 
 /// A vector in bytes: its scale, and a byte a number.
-fn small(mut vector: Vec<f32>) -> Vec<u8> {
-    unit(&mut vector);
-    let (scale, numbers) = eighth(&vector);
+fn quantize(mut vector: Vec<f32>) -> Vec<u8> {
+    normalize(&mut vector);
+    let (scale, numbers) = quantize_i8(&vector);
     scale.to_le_bytes().into_iter().chain(numbers.into_iter().map(|x| x as u8)).collect()
 }
 
 /// A vector as whole numbers of eight bits, and what one of them is worth.
-pub(super) fn eighth(vector: &[f32]) -> (f32, Vec<i8>) {
+pub(super) fn quantize_i8(vector: &[f32]) -> (f32, Vec<i8>) {
     let most = vector.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
     let scale = if most > 0.0 { most / 127.0 } else { 1.0 };
     (scale, vector.iter().map(|x| (x / scale).round() as i8).collect())
 }
 
 /// Puts passages on a shelf.
-pub(super) fn put(t: &Transaction<'_>, shelf: i64, source: &str, at: i64, passages: &[Read]) -> anyhow::Result<()> {
+pub(super) fn insert(
+    t: &Transaction<'_>,
+    shelf: i64,
+    source: &str,
+    at: i64,
+    passages: &[IndexedPassage],
+) -> anyhow::Result<()> {
     let mut add = t.prepare_cached(
         "INSERT INTO passages (shelf, source, first, last, text, at, model, tokens, vector) \
          VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)",
     )?;
-    for Read { passage: it, marks } in passages {
+    for IndexedPassage { passage: it, marks } in passages {
         add.execute(params![shelf, source, it.first, it.last, it.text, at, marks.model, marks.tokens, marks.vector])?;
     }
     Ok(())
 }
 
 /// Takes the passages of a source from a shelf.
-pub(super) fn drop(t: &Transaction<'_>, shelf: i64, source: &str) -> anyhow::Result<()> {
+pub(super) fn remove(t: &Transaction<'_>, shelf: i64, source: &str) -> anyhow::Result<()> {
     t.prepare_cached("DELETE FROM passages WHERE shelf = ?1 AND source = ?2")?.execute(params![shelf, source])?;
     Ok(())
 }
 
 /// Some passages of a shelf that another model has read, or none.
-pub(super) fn unread(t: &Transaction<'_>, shelf: i64, model: &str) -> anyhow::Result<Vec<(i64, String)>> {
+pub(super) fn stale_passages(t: &Transaction<'_>, shelf: i64, model: &str) -> anyhow::Result<Vec<(i64, String)>> {
     // Two ranges of one index, and not `<>`, which would walk through all of it.
     let mut some = t.prepare_cached(
         "SELECT id, text FROM passages WHERE shelf = ?1 AND model < ?2 \
          UNION ALL SELECT id, text FROM passages WHERE shelf = ?1 AND model > ?2 LIMIT ?3",
     )?;
-    let rows = some.query_map(params![shelf, model, BATCH * 4], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = some.query_map(params![shelf, model, EMBED_BATCH * 4], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Notes what a model made of some passages.
-pub(super) fn reread(t: &Transaction<'_>, passages: &[(i64, Marks)]) -> anyhow::Result<()> {
+pub(super) fn update_features(t: &Transaction<'_>, passages: &[(i64, PassageFeatures)]) -> anyhow::Result<()> {
     let mut set = t.prepare_cached("UPDATE passages SET model = ?2, tokens = ?3, vector = ?4 WHERE id = ?1")?;
     for (id, it) in passages {
         set.execute(params![id, it.model, it.tokens, it.vector])?;

@@ -14,84 +14,84 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result, ids,
-    ports::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled},
+    ports::{FileRevision, MemoryHit, MemoryQuery, NewNote, Note, NoteOrigin, Notes},
 };
 use rusqlite::{OptionalExtension, Row, params};
 
 use self::{
-    index::{Passage, Read},
-    shelf::{Key, Library},
+    index::{IndexedPassage, Passage},
+    shelf::{IndexCache, Key},
 };
-use super::{Sqlite, Tx, kept, told};
-use crate::embed::{Builtin, Embedder};
+use super::{SqliteStore, Tx, from_micros, to_micros};
+use crate::embed::{BuiltinEmbedder, Embedder};
 
 /// The longest note.
-const LONGEST: usize = 256 << 10;
+const MAX_NOTE_BYTES: usize = 256 << 10;
 
 /// How memory is searched.
 #[derive(Clone)]
-pub struct Memory {
+pub struct MemoryConfig {
     /// Makes vectors; the model inside the program unless told otherwise.
     pub embedder: Arc<dyn Embedder>,
     /// What likeness of meaning counts.
-    pub meaning: f32,
+    pub semantic_weight: f32,
     /// What the words themselves count.
-    pub words: f32,
+    pub lexical_weight: f32,
 }
 
-impl Default for Memory {
+impl Default for MemoryConfig {
     fn default() -> Self {
-        Self { embedder: Arc::new(Builtin), meaning: 0.7, words: 0.3 }
+        Self { embedder: Arc::new(BuiltinEmbedder), semantic_weight: 0.7, lexical_weight: 0.3 }
     }
 }
 
 /// How memory is searched, and what of it lies ready.
 #[derive(Default)]
-pub(super) struct Desk {
-    memory: Memory,
-    library: Mutex<Library>,
+pub(super) struct MemorySearcher {
+    memory: MemoryConfig,
+    indexes: Mutex<IndexCache>,
 }
 
-impl Desk {
+impl MemorySearcher {
     /// The same way of searching, with nothing ready.
     pub(super) fn afresh(&self) -> Arc<Self> {
-        Arc::new(Self { memory: self.memory.clone(), library: Mutex::default() })
+        Arc::new(Self { memory: self.memory.clone(), indexes: Mutex::default() })
     }
 
     /// The two weights, brought to a sum of one.
     fn weights(&self) -> (f32, f32) {
-        let (meaning, words) = (self.memory.meaning.max(0.0), self.memory.words.max(0.0));
+        let (meaning, words) = (self.memory.semantic_weight.max(0.0), self.memory.lexical_weight.max(0.0));
         let sum = meaning + words;
         if sum.is_finite() && sum > 0.0 { (meaning / sum, words / sum) } else { (0.7, 0.3) }
     }
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// The same store, with memory searched in another way.
-    pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.desk = Arc::new(Desk { memory, library: Mutex::default() });
+    pub fn with_memory(mut self, memory: MemoryConfig) -> Self {
+        self.search = Arc::new(MemorySearcher { memory, indexes: Mutex::default() });
         self
     }
 }
 
 #[async_trait]
-impl Notes for Sqlite {
+impl Notes for SqliteStore {
     async fn save_note(&self, user: &str, note: &NewNote) -> Result<Note> {
-        bounded(&note.text)?;
-        let passages = self.read_passages(cut::note(&note.text)).await;
+        check_length(&note.text)?;
+        let passages = self.read_passages(cut::chunk_note(&note.text)).await;
         let now = self.clock.now();
         let mut note = Note {
             id: format!("note-{}", ids::new_id()),
             text: note.text.clone(),
             tags: note.tags.clone().unwrap_or_default(),
             origin: note.origin.clone(),
-            held: matches!(note.origin, NoteOrigin::Stranger(_)),
+            is_quarantined: matches!(note.origin, NoteOrigin::Untrusted(_)),
             created: now,
             updated: now,
         };
         let user = user.to_owned();
         self.write(move |t| {
-            (note.created, note.updated) = (told(kept(t.now)), told(kept(t.now)));
+            (note.created, note.updated) = (from_micros(to_micros(t.now)), from_micros(to_micros(t.now)));
             t.prepare_cached(
                 "INSERT INTO notes (id, user, text, tags, created, updated, origin, held, tenant) \
                  VALUES (?1,?2,?3,?4,?5,?5,?6,?7,?8)",
@@ -101,14 +101,14 @@ impl Notes for Sqlite {
                 user,
                 note.text,
                 serde_json::to_string(&note.tags)?,
-                kept(t.now),
+                to_micros(t.now),
                 note.origin.to_string(),
-                note.held,
+                note.is_quarantined,
                 t.tenant
             ])?;
-            label(t, &user, &note)?;
-            if !note.held {
-                index::put(t, shelf::id(t, &Key::notes(&user))?, &note.id, kept(t.now), &passages)?;
+            store_tags(t, &user, &note)?;
+            if !note.is_quarantined {
+                index::insert(t, shelf::id(t, &Key::notes(&user))?, &note.id, to_micros(t.now), &passages)?;
             }
             Ok(note)
         })
@@ -116,14 +116,14 @@ impl Notes for Sqlite {
     }
 
     async fn update_note(&self, user: &str, id: &str, note: &NewNote) -> Result<Option<Note>> {
-        bounded(&note.text)?;
-        let passages = self.read_passages(cut::note(&note.text)).await;
+        check_length(&note.text)?;
+        let passages = self.read_passages(cut::chunk_note(&note.text)).await;
         let (user, id, new) = (user.to_owned(), id.to_owned(), note.clone());
         self.write(move |t| {
             let Some(mut note) = find(t, &user, &id)? else { return Ok(None) };
             note.text = new.text;
             note.tags = new.tags.unwrap_or(note.tags);
-            note.updated = told(kept(t.now)).max(note.created);
+            note.updated = from_micros(to_micros(t.now)).max(note.created);
             t.prepare_cached(
                 "UPDATE notes SET text = ?4, tags = ?5, updated = ?6 WHERE tenant = ?1 AND user = ?2 AND id = ?3",
             )?
@@ -133,22 +133,22 @@ impl Notes for Sqlite {
                 note.id,
                 note.text,
                 serde_json::to_string(&note.tags)?,
-                kept(note.updated)
+                to_micros(note.updated)
             ])?;
             t.prepare_cached("DELETE FROM note_tags WHERE tenant = ?1 AND user = ?2 AND note = ?3")?
                 .execute(params![t.tenant, user, note.id])?;
-            label(t, &user, &note)?;
+            store_tags(t, &user, &note)?;
             let shelf = shelf::id(t, &Key::notes(&user))?;
-            index::drop(t, shelf, &note.id)?;
-            if !note.held {
-                index::put(t, shelf, &note.id, kept(note.created), &passages)?;
+            index::remove(t, shelf, &note.id)?;
+            if !note.is_quarantined {
+                index::insert(t, shelf, &note.id, to_micros(note.created), &passages)?;
             }
             Ok(Some(note))
         })
         .await
     }
 
-    async fn forget_note(&self, user: &str, id: &str) -> Result<bool> {
+    async fn delete_note(&self, user: &str, id: &str) -> Result<bool> {
         let (user, id) = (user.to_owned(), id.to_owned());
         self.write(move |t| {
             let gone = t
@@ -156,7 +156,7 @@ impl Notes for Sqlite {
                 .execute(params![t.tenant, user, id])?
                 > 0;
             if gone {
-                index::drop(t, shelf::id(t, &Key::notes(&user))?, &id)?;
+                index::remove(t, shelf::id(t, &Key::notes(&user))?, &id)?;
             }
             Ok(gone)
         })
@@ -166,8 +166,8 @@ impl Notes for Sqlite {
     async fn release_note(&self, user: &str, id: &str) -> Result<bool> {
         let (owner, wanted) = (user.to_owned(), id.to_owned());
         let found = self.read(move |t| find(t, &owner, &wanted)).await?;
-        let Some(note) = found.filter(|note| note.held) else { return Ok(false) };
-        let passages = self.read_passages(cut::note(&note.text)).await;
+        let Some(note) = found.filter(|note| note.is_quarantined) else { return Ok(false) };
+        let passages = self.read_passages(cut::chunk_note(&note.text)).await;
         let user = user.to_owned();
         self.write(move |t| {
             // The text is compared too: what the user let go is what is found.
@@ -177,7 +177,7 @@ impl Notes for Sqlite {
                 )?
                 .execute(params![t.tenant, user, note.id, note.text])?;
             if freed > 0 {
-                index::put(t, shelf::id(t, &Key::notes(&user))?, &note.id, kept(note.created), &passages)?;
+                index::insert(t, shelf::id(t, &Key::notes(&user))?, &note.id, to_micros(note.created), &passages)?;
             }
             Ok(freed > 0)
         })
@@ -201,40 +201,40 @@ impl Notes for Sqlite {
         .await
     }
 
-    async fn sync_files(&self, user: &str, place: &str, files: &[FileMark]) -> Result<Vec<String>> {
+    async fn sync_files(&self, user: &str, place: &str, files: &[FileRevision]) -> Result<Vec<String>> {
         self.sync_memory_files(user, place, files).await
     }
 
-    async fn keep_file(&self, user: &str, place: &str, file: &FileMark, text: &str) -> Result<()> {
-        self.keep_memory_file(user, place, file, text).await
+    async fn index_file(&self, user: &str, place: &str, file: &FileRevision, text: &str) -> Result<()> {
+        self.index_memory_file(user, place, file, text).await
     }
 
-    async fn recall(&self, question: &Recall) -> Result<Vec<Recalled>> {
+    async fn search_memory(&self, question: &MemoryQuery) -> Result<Vec<MemoryHit>> {
         self.recall_passages(question).await
     }
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Makes passages ready for the index. A model that does not answer is asked again when something is looked for.
-    async fn read_passages(&self, passages: Vec<Passage>) -> Vec<Read> {
-        let embedder = &*self.desk.memory.embedder;
+    async fn read_passages(&self, passages: Vec<Passage>) -> Vec<IndexedPassage> {
+        let embedder = &*self.search.memory.embedder;
         let texts: Vec<&str> = passages.iter().map(|it| it.text.as_str()).collect();
         let vectors = index::vectors(embedder, &texts).await.unwrap_or_default();
-        index::read(passages, vectors, embedder.id())
+        index::embed_passages(passages, vectors, embedder.id())
     }
 }
 
-fn bounded(text: &str) -> Result<()> {
-    if text.len() <= LONGEST {
+fn check_length(text: &str) -> Result<()> {
+    if text.len() <= MAX_NOTE_BYTES {
         return Ok(());
     }
     Err(Error::failed(format!(
-        "a note has at most {LONGEST} bytes, and this one has {}; save a file instead",
+        "a note has at most {MAX_NOTE_BYTES} bytes, and this one has {}; save a file instead",
         text.len()
     )))
 }
 
-fn label(t: &Tx<'_>, user: &str, note: &Note) -> anyhow::Result<()> {
+fn store_tags(t: &Tx<'_>, user: &str, note: &Note) -> anyhow::Result<()> {
     let mut add =
         t.prepare_cached("INSERT OR IGNORE INTO note_tags (tenant, user, tag, note) VALUES (?1, ?2, ?3, ?4)")?;
     for tag in &note.tags {
@@ -256,9 +256,9 @@ fn note(row: &Row<'_>) -> rusqlite::Result<Note> {
         id: row.get(0)?,
         text: row.get(1)?,
         tags: serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default(),
-        created: told(row.get(3)?),
-        updated: told(row.get(4)?),
+        created: from_micros(row.get(3)?),
+        updated: from_micros(row.get(4)?),
         origin: row.get::<_, String>(5)?.as_str().into(),
-        held: row.get(6)?,
+        is_quarantined: row.get(6)?,
     })
 }

@@ -8,28 +8,28 @@ use std::{
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{super::Tx, query, rank};
-use crate::embed::{Words, words};
+use crate::embed::{Vocabulary, vocabulary};
 
 /// Passages that all shelves in memory hold together, about; the one not used for longest goes first.
-const ROOM: usize = 400_000;
+const MAX_CACHED_PASSAGES: usize = 400_000;
 
 /// What is searched together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PartitionKind {
     /// The notes of a user.
     Notes,
     /// The memory files of a place.
     Files,
     /// The conversations of a user.
-    Talk,
+    Conversations,
 }
 
-impl Kind {
+impl PartitionKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Notes => "notes",
             Self::Files => "files",
-            Self::Talk => "talk",
+            Self::Conversations => "talk",
         }
     }
 }
@@ -37,7 +37,7 @@ impl Kind {
 /// Which shelf of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    pub(super) kind: Kind,
+    pub(super) kind: PartitionKind,
     user: String,
     /// The place of files; empty for the others.
     place: String,
@@ -45,21 +45,21 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn notes(user: &str) -> Self {
-        Self { kind: Kind::Notes, user: user.to_owned(), place: String::new() }
+        Self { kind: PartitionKind::Notes, user: user.to_owned(), place: String::new() }
     }
 
     pub(super) fn talk(user: &str) -> Self {
-        Self { kind: Kind::Talk, user: user.to_owned(), place: String::new() }
+        Self { kind: PartitionKind::Conversations, user: user.to_owned(), place: String::new() }
     }
 
     pub(super) fn files(user: &str, place: &str) -> Self {
-        Self { kind: Kind::Files, user: user.to_owned(), place: place.to_owned() }
+        Self { kind: PartitionKind::Files, user: user.to_owned(), place: place.to_owned() }
     }
 }
 
 /// Which shelf, in which state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct PartitionState {
     pub(super) id: i64,
     added: i64,
     changed: i64,
@@ -75,42 +75,48 @@ pub(super) fn id(t: &Tx<'_>, key: &Key) -> anyhow::Result<i64> {
 }
 
 /// The state of a shelf, if there is one.
-pub(super) fn state(t: &Tx<'_>, key: &Key) -> anyhow::Result<Option<State>> {
+pub(super) fn state(t: &Tx<'_>, key: &Key) -> anyhow::Result<Option<PartitionState>> {
     let sql = "SELECT id, added, changed FROM shelves WHERE tenant = ?1 AND user = ?2 AND kind = ?3 AND place = ?4";
     Ok(t.prepare_cached(sql)?
         .query_row(params![t.tenant, key.user, key.kind.name(), key.place], |row| {
-            Ok(State { id: row.get(0)?, added: row.get(1)?, changed: row.get(2)? })
+            Ok(PartitionState { id: row.get(0)?, added: row.get(1)?, changed: row.get(2)? })
         })
         .optional()?)
 }
 
 /// The shelves that lie ready.
 #[derive(Default)]
-pub(super) struct Library {
+pub(super) struct IndexCache {
     /// The one used last stands at the end.
-    shelves: Vec<Arc<Shelf>>,
+    shelves: Vec<Arc<PassageIndex>>,
 }
 
-impl Library {
+impl IndexCache {
     /// A shelf as it is now. What was added is read; after other changes all of it.
-    pub(super) fn shelf(&mut self, t: &Transaction<'_>, now: State, dims: usize) -> anyhow::Result<Arc<Shelf>> {
+    pub(super) fn get(
+        &mut self,
+        t: &Transaction<'_>,
+        now: PartitionState,
+        dims: usize,
+    ) -> anyhow::Result<Arc<PassageIndex>> {
         let known = self.shelves.iter().position(|it| it.state.id == now.id).map(|at| self.shelves.remove(at));
         let known = known.filter(|it| it.state.changed == now.changed && it.dims == dims);
         let shelf = match known {
             Some(shelf) if shelf.state == now => shelf,
             Some(shelf) => {
                 let mut shelf = Arc::unwrap_or_clone(shelf);
-                shelf.read_on(t, now)?;
+                shelf.load_new(t, now)?;
                 Arc::new(shelf)
             }
             None => {
-                let mut shelf = Shelf::new(now, dims);
-                shelf.read_on(t, now)?;
+                let mut shelf = PassageIndex::new(now, dims);
+                shelf.load_new(t, now)?;
                 Arc::new(shelf)
             }
         };
         self.shelves.push(shelf.clone());
-        while self.shelves.len() > 1 && self.shelves.iter().map(|it| it.ids.len()).sum::<usize>() > ROOM {
+        while self.shelves.len() > 1 && self.shelves.iter().map(|it| it.ids.len()).sum::<usize>() > MAX_CACHED_PASSAGES
+        {
             self.shelves.remove(0);
         }
         Ok(shelf)
@@ -119,8 +125,8 @@ impl Library {
 
 /// A shelf in memory. Passages are numbered as they were read.
 #[derive(Clone)]
-pub(super) struct Shelf {
-    state: State,
+pub(super) struct PassageIndex {
+    state: PartitionState,
     dims: usize,
     /// The rows in the file.
     pub(super) ids: Vec<i64>,
@@ -134,18 +140,18 @@ pub(super) struct Shelf {
     /// The numbers of each one's vector, two in a word and each 128 more than it is, as [`dot`] takes them.
     numbers: Vec<u16>,
     /// It has words such as `yesterday`.
-    pub(super) tells_time: Vec<bool>,
+    pub(super) mentions_time: Vec<bool>,
     /// In how many passages each token is.
-    in_passages: Vec<u32>,
+    document_frequency: Vec<u32>,
     /// The passages that each stem is in.
-    places: Vec<Vec<u32>>,
+    postings: Vec<Vec<u32>>,
     /// In order of time, and where each one stands in that order.
     order: Vec<u32>,
     place: Vec<u32>,
 }
 
-impl Shelf {
-    fn new(state: State, dims: usize) -> Self {
+impl PassageIndex {
+    fn new(state: PartitionState, dims: usize) -> Self {
         let all = usize::from(u16::MAX) + 1;
         Self {
             state,
@@ -157,22 +163,22 @@ impl Shelf {
             tokens: Vec::new(),
             scales: Vec::new(),
             numbers: Vec::new(),
-            tells_time: Vec::new(),
-            in_passages: vec![0; all],
-            places: vec![Vec::new(); all],
+            mentions_time: Vec::new(),
+            document_frequency: vec![0; all],
+            postings: vec![Vec::new(); all],
             order: Vec::new(),
             place: Vec::new(),
         }
     }
 
     /// Reads what came after what is here.
-    fn read_on(&mut self, t: &Transaction<'_>, now: State) -> anyhow::Result<()> {
+    fn load_new(&mut self, t: &Transaction<'_>, now: PartitionState) -> anyhow::Result<()> {
         let from = self.ids.last().copied().unwrap_or(0);
         let mut rows = t.prepare_cached(
             "SELECT id, source, at, tokens, vector FROM passages WHERE shelf = ?1 AND id > ?2 ORDER BY id",
         )?;
         let mut rows = rows.query(params![now.id, from])?;
-        let words = words();
+        let words = vocabulary();
         while let Some(row) = rows.next()? {
             let source = row.get_ref(1)?.as_str()?;
             let mut hash = DefaultHasher::new();
@@ -190,22 +196,22 @@ impl Shelf {
         Ok(())
     }
 
-    fn add(&mut self, words: &Words, id: i64, source: u64, at: i64, tokens: &[u8], vector: &[u8]) {
+    fn add(&mut self, words: &Vocabulary, id: i64, source: u64, at: i64, tokens: &[u8], vector: &[u8]) {
         let from = self.tokens.len();
         self.tokens.extend(tokens.chunks_exact(2).map(|it| u16::from_le_bytes([it[0], it[1]])));
         let own = &self.tokens[from..];
-        self.tells_time.push(rank::body(own).iter().any(|token| query::is_time(*token)));
+        self.mentions_time.push(rank::body(own).iter().any(|token| query::is_time(*token)));
         let mut once = own.to_vec();
         once.sort_unstable();
         once.dedup();
         for token in &mut once {
-            self.in_passages[usize::from(*token)] += 1;
+            self.document_frequency[usize::from(*token)] += 1;
             *token = words.stem(*token);
         }
         once.sort_unstable();
         once.dedup();
         for stem in once {
-            self.places[usize::from(stem)].push(self.ids.len() as u32);
+            self.postings[usize::from(stem)].push(self.ids.len() as u32);
         }
         self.ids.push(id);
         self.sources.push(source);
@@ -215,7 +221,7 @@ impl Shelf {
         match vector.split_first_chunk::<4>() {
             Some((scale, numbers)) if numbers.len() == self.dims => {
                 self.scales.push(f32::from_le_bytes(*scale));
-                let raised = |x: Option<&u8>| x.map_or(RAISE as u8, |x| x.wrapping_add(RAISE as u8));
+                let raised = |x: Option<&u8>| x.map_or(BIAS as u8, |x| x.wrapping_add(BIAS as u8));
                 let pair = |it: &[u8]| u16::from_le_bytes([raised(it.first()), raised(it.get(1))]);
                 self.numbers.extend(numbers.chunks(2).map(pair));
             }
@@ -231,7 +237,7 @@ impl Shelf {
     }
 
     /// Tokens of a passage on average.
-    pub(super) fn usual_length(&self) -> f32 {
+    pub(super) fn average_length(&self) -> f32 {
         (self.tokens.len() as f32 / self.len().max(1) as f32).max(1.0)
     }
 
@@ -241,17 +247,17 @@ impl Shelf {
     }
 
     /// How many passages have this token.
-    pub(super) fn with(&self, token: u16) -> u32 {
-        self.in_passages[usize::from(token)]
+    pub(super) fn passages_with(&self, token: u16) -> u32 {
+        self.document_frequency[usize::from(token)]
     }
 
     /// The passages that have a word of this stem.
     pub(super) fn with_stem(&self, stem: u16) -> &[u32] {
-        &self.places[usize::from(stem)]
+        &self.postings[usize::from(stem)]
     }
 
     /// How like a passage's vector is to this one, from −1 to 1.
-    pub(super) fn likeness(&self, it: usize, probe: &Probe) -> f32 {
+    pub(super) fn cosine(&self, it: usize, probe: &QueryVector) -> f32 {
         let words = self.dims.div_ceil(2);
         let own = &self.numbers[it * words..(it + 1) * words];
         (dot(own, probe) - probe.raised) as f32 * probe.scale * self.scales[it]
@@ -270,10 +276,10 @@ impl Shelf {
 }
 
 /// What each number of a vector is raised by, so that none is below zero.
-const RAISE: i16 = 128;
+const BIAS: i16 = 128;
 
 /// A vector to compare those of a shelf with.
-pub(super) struct Probe {
+pub(super) struct QueryVector {
     /// What one of its numbers is worth.
     scale: f32,
     /// The first, third, fifth … of its numbers, and the others.
@@ -283,17 +289,17 @@ pub(super) struct Probe {
     raised: i32,
 }
 
-impl Probe {
+impl QueryVector {
     pub(super) fn new((scale, numbers): (f32, Vec<i8>)) -> Self {
         let part = |at: usize| numbers.chunks(2).map(|it| it.get(at).copied().map_or(0, i16::from)).collect();
-        let raised = i32::from(RAISE) * numbers.iter().map(|x| i32::from(*x)).sum::<i32>();
+        let raised = i32::from(BIAS) * numbers.iter().map(|x| i32::from(*x)).sum::<i32>();
         Self { scale, even: part(0), odd: part(1), raised }
     }
 }
 
 /// The inner product, with one side raised: a word is taken apart by a mask and a shift in eight lanes at once, where
 /// bytes that have a sign would have to be widened first.
-fn dot(words: &[u16], probe: &Probe) -> i32 {
+fn dot(words: &[u16], probe: &QueryVector) -> i32 {
     const LANES: usize = 8;
     let one = |word: u16, even: i16, odd: i16| {
         i32::from((word & 0xff) as i16) * i32::from(even) + i32::from((word >> 8) as i16) * i32::from(odd)
@@ -320,10 +326,10 @@ mod tests {
             let a: Vec<i8> = (0..dims).map(|at| (at * 37 % 255 - 127) as i8).collect();
             let b: Vec<i8> = (0..dims).map(|at| (at * 91 % 255 - 127) as i8).collect();
             let plain: i32 = a.iter().zip(&b).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
-            let mut shelf = Shelf::new(State { id: 1, added: 0, changed: 0 }, dims as usize);
+            let mut shelf = PassageIndex::new(PartitionState { id: 1, added: 0, changed: 0 }, dims as usize);
             let vector: Vec<u8> = 1.0_f32.to_le_bytes().into_iter().chain(a.iter().map(|x| *x as u8)).collect();
-            shelf.add(words(), 7, 0, 0, &[], &vector);
-            let likeness = shelf.likeness(0, &Probe::new((1.0, b)));
+            shelf.add(vocabulary(), 7, 0, 0, &[], &vector);
+            let likeness = shelf.cosine(0, &QueryVector::new((1.0, b)));
             assert!((likeness - plain as f32).abs() < 0.5, "{dims}: {likeness} and not {plain}");
         }
     }

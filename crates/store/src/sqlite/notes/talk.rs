@@ -1,31 +1,31 @@
 //! What was said in a user's conversations, taken into the index when somebody asks for it.
 
-use helve_contract::{Result, ports::Part};
+use helve_contract::{Result, ports::MessagePart};
 use rusqlite::params;
 
 use super::{
-    super::Sqlite,
+    super::SqliteStore,
     cut,
     index::{self, Passage},
     shelf::{self, Key},
 };
 
 /// Messages taken in at once.
-const BATCH: u64 = 200;
+const INDEX_BATCH: u64 = 200;
 
 /// A message that is not in the index yet.
-struct Said {
+struct UnindexedMessage {
     session: String,
     seq: u64,
     created: i64,
     passages: Vec<Passage>,
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Takes in what was said since the last time. Each batch is a step of its own: a call that ends early loses none.
-    pub(super) async fn listen(&self, user: &str) -> Result<()> {
+    pub(super) async fn index_conversations(&self, user: &str) -> Result<()> {
         loop {
-            let said = self.said_since(user).await?;
+            let said = self.unindexed_messages(user).await?;
             if said.is_empty() {
                 return Ok(());
             }
@@ -45,7 +45,7 @@ impl Sqlite {
                         )?
                         .query_row(params![session, seq, t.tenant], |row| row.get(0))?;
                     if wanted {
-                        index::put(t, shelf, session, *created, passages)?;
+                        index::insert(t, shelf, session, *created, passages)?;
                         t.prepare_cached("INSERT OR REPLACE INTO heard (tenant, session, upto) VALUES (?1, ?2, ?3)")?
                             .execute(params![t.tenant, session, seq])?;
                     }
@@ -57,7 +57,7 @@ impl Sqlite {
     }
 
     /// Some messages of the user's conversations that were not heard yet, in order.
-    async fn said_since(&self, user: &str) -> Result<Vec<Said>> {
+    async fn unindexed_messages(&self, user: &str) -> Result<Vec<UnindexedMessage>> {
         let user = user.to_owned();
         self.read(move |t| {
             let mut said = t.prepare_cached(
@@ -67,10 +67,11 @@ impl Sqlite {
                  WHERE s.tenant = ?1 AND s.user = ?2 AND m.seq > coalesce(h.upto, 0) \
                  ORDER BY m.session, m.seq LIMIT ?3",
             )?;
-            let rows = said.query_map(params![t.tenant, user, BATCH], |row| {
+            let rows = said.query_map(params![t.tenant, user, INDEX_BATCH], |row| {
                 let (seq, role, parts): (u64, String, String) = (row.get(1)?, row.get(3)?, row.get(4)?);
-                let passages = if role == "user" || role == "assistant" { pieces(&parts, seq) } else { Vec::new() };
-                Ok(Said { session: row.get(0)?, seq, created: row.get(2)?, passages })
+                let passages =
+                    if role == "user" || role == "assistant" { chunk_message(&parts, seq) } else { Vec::new() };
+                Ok(UnindexedMessage { session: row.get(0)?, seq, created: row.get(2)?, passages })
             })?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
@@ -79,11 +80,11 @@ impl Sqlite {
 }
 
 /// The words of a message, in pieces that all have its number.
-fn pieces(parts: &str, seq: u64) -> Vec<Passage> {
-    let parts: Vec<Part> = serde_json::from_str(parts).unwrap_or_default();
+fn chunk_message(parts: &str, seq: u64) -> Vec<Passage> {
+    let parts: Vec<MessagePart> = serde_json::from_str(parts).unwrap_or_default();
     let texts = parts.into_iter().filter_map(|part| match part {
-        Part::Text { text } if !text.trim().is_empty() => Some(text),
+        MessagePart::Text { text } if !text.trim().is_empty() => Some(text),
         _ => None,
     });
-    texts.flat_map(|text| cut::note(&text)).map(|it| Passage { first: seq, last: seq, ..it }).collect()
+    texts.flat_map(|text| cut::chunk_note(&text)).map(|it| Passage { first: seq, last: seq, ..it }).collect()
 }

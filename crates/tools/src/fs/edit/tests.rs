@@ -3,19 +3,26 @@
 use serde_json::json;
 
 use super::*;
-use crate::testing::{Data, Memory, call, call_on, run, says};
+use crate::testing::{FakeFile, FakeHost, assert_text, call, call_on, run};
 
-fn edit(old: &str, new: &str) -> Edit {
-    Edit { path: "f".into(), old: old.into(), new: new.into(), all: false, tolerance: Tolerance::Exact, create: false }
+fn edit(old: &str, new: &str) -> EditTool {
+    EditTool {
+        path: "f".into(),
+        old: old.into(),
+        new: new.into(),
+        all: false,
+        tolerance: Tolerance::Exact,
+        create: false,
+    }
 }
 
-fn tolerant(old: &str, new: &str) -> Edit {
-    Edit { tolerance: Tolerance::Tolerant, ..edit(old, new) }
+fn tolerant(old: &str, new: &str) -> EditTool {
+    EditTool { tolerance: Tolerance::Tolerant, ..edit(old, new) }
 }
 
 /// The bytes of a file after an edit, or why there was none; then the file must be as it was.
-async fn after(file: &[u8], edit: Edit) -> Result<Vec<u8>, String> {
-    let memory = Memory::of("f", file);
+async fn after(file: &[u8], edit: EditTool) -> Result<Vec<u8>, String> {
+    let memory = FakeHost::of("f", file);
     match run(&memory, edit).await {
         Ok(_) => Ok(memory.bytes("f")),
         Err(error) => {
@@ -25,22 +32,22 @@ async fn after(file: &[u8], edit: Edit) -> Result<Vec<u8>, String> {
     }
 }
 
-async fn text_after(file: &str, edit: Edit) -> String {
+async fn text_after(file: &str, edit: EditTool) -> String {
     match after(file.as_bytes(), edit).await {
         Ok(bytes) => String::from_utf8(bytes).unwrap(),
         Err(error) => panic!("{error}"),
     }
 }
 
-async fn refusal(file: &str, edit: Edit) -> String {
+async fn refusal(file: &str, edit: EditTool) -> String {
     after(file.as_bytes(), edit).await.expect_err("this edit must be refused")
 }
 
 #[tokio::test]
 async fn replaces_a_text_and_shows_the_diff() {
     let args = json!({"path": "a.rs", "old": "b()", "new": "c()"}).to_string();
-    let (reply, files) = call::<Edit>(&[("a.rs", "fn a() {\n    b()\n}\n")], &args).await;
-    says(
+    let (reply, files) = call::<EditTool>(&[("a.rs", "fn a() {\n    b()\n}\n")], &args).await;
+    assert_text(
         &reply,
         "replaced 1 place in a.rs\n--- a/a.rs\n+++ b/a.rs\n@@ -1,3 +1,3 @@\n fn a() {\n-    b()\n+    c()\n }\n",
     );
@@ -123,8 +130,8 @@ async fn several_matches_are_counted_and_placed() {
         "f was not changed: the text to replace is there 3 times, at lines 1, 3, 5; send more of the lines around it, so \
          that only one place fits"
     );
-    assert_eq!(text_after(file, Edit { all: true, ..edit("x = 1", "x = 2") }).await, "x = 2\ny\nx = 2\nz\nx = 2\n");
-    assert_eq!(text_after("aaaaa", Edit { all: true, ..edit("aa", "b") }).await, "bba");
+    assert_eq!(text_after(file, EditTool { all: true, ..edit("x = 1", "x = 2") }).await, "x = 2\ny\nx = 2\nz\nx = 2\n");
+    assert_eq!(text_after("aaaaa", EditTool { all: true, ..edit("aa", "b") }).await, "bba");
     assert!(refusal("aaa", edit("aa", "b")).await.contains("more than once, at line 1;"));
     let many = refusal(&"q\n".repeat(30), edit("q", "p")).await;
     assert!(many.contains("30 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …;"), "{many}");
@@ -207,9 +214,9 @@ async fn a_miss_in_a_very_long_line_says_how_far_it_fits() {
 
 #[tokio::test]
 async fn tolerance_finds_what_differs_in_blanks() {
-    let memory = Memory::of("f", "def f():\n    a()  \n    b()\n");
+    let memory = FakeHost::of("f", "def f():\n    a()  \n    b()\n");
     let edited = run(&memory, tolerant("    a()\n    b()", "    c()\n    b()")).await.unwrap();
-    assert_eq!(edited.words(), "replaced 1 place in f (matched without regard to blanks at the ends of lines)");
+    assert_eq!(edited.summary(), "replaced 1 place in f (matched without regard to blanks at the ends of lines)");
     assert_eq!(memory.bytes("f"), b"def f():\n    c()\n    b()\n");
 }
 
@@ -236,11 +243,11 @@ async fn tolerance_indents_the_new_text_as_the_file_is() {
 #[tokio::test]
 async fn tolerance_keeps_the_quotes_of_the_file() {
     let file = "He said “hello” – it’s fine.\nBye.\n";
-    let memory = Memory::of("f", file);
+    let memory = FakeHost::of("f", file);
     let edited =
         run(&memory, tolerant("said \"hello\" - it's fine", "said \"good day\" - it's \"well\"")).await.unwrap();
     assert_eq!(
-        edited.words(),
+        edited.summary(),
         "replaced 1 place in f (matched without regard to the style of quotes and dashes; the file's own were kept)"
     );
     assert_eq!(String::from_utf8(memory.bytes("f")).unwrap(), "He said “good day” – it’s “well”.\nBye.\n");
@@ -250,10 +257,10 @@ async fn tolerance_keeps_the_quotes_of_the_file() {
 
 #[tokio::test]
 async fn an_edit_without_a_text_to_replace_creates_only_where_nothing_is() {
-    let create = |new: &str| Edit { create: true, ..edit("", new) };
-    let memory = Memory::default();
+    let create = |new: &str| EditTool { create: true, ..edit("", new) };
+    let memory = FakeHost::default();
     let edited = run(&memory, create("one\n")).await.unwrap();
-    assert_eq!((edited.created, edited.words().as_str()), (true, "created f"));
+    assert_eq!((edited.created, edited.summary().as_str()), (true, "created f"));
     assert_eq!(edited.unified(), "--- /dev/null\n+++ b/f\n@@ -0,0 +1,1 @@\n+one\n");
     assert_eq!(text_after("", create("one\n")).await, "one\n");
     assert!(refusal("x", create("one\n")).await.starts_with("f exists and is not empty"));
@@ -263,10 +270,10 @@ async fn an_edit_without_a_text_to_replace_creates_only_where_nothing_is() {
 
 #[tokio::test]
 async fn what_cannot_be_edited_is_told() {
-    let memory = Memory::with(&[("src/main.rs", "x")]);
-    memory.put("bin", Data::Bytes(b"\x7fELF\0\0".to_vec()));
-    memory.put("huge", Data::Repeated(b"x".to_vec(), 10 << 30));
-    memory.put("pipe", Data::Fifo);
+    let memory = FakeHost::with(&[("src/main.rs", "x")]);
+    memory.put("bin", FakeFile::Bytes(b"\x7fELF\0\0".to_vec()));
+    memory.put("huge", FakeFile::Repeated(b"x".to_vec(), 10 << 30));
+    memory.put("pipe", FakeFile::Fifo);
     for (path, want) in [
         ("src/mian.rs", "src/mian.rs: no such file or folder. Did you mean src/main.rs?"),
         ("src", "src: this is a folder, not a file; list it instead"),
@@ -276,41 +283,41 @@ async fn what_cannot_be_edited_is_told() {
         ("../x", "../x is outside the workspace; paths must be beneath /w"),
     ] {
         let args = json!({"path": path, "old": "x", "new": "y"}).to_string();
-        says(&call_on::<Edit>(&memory, &args).await, want);
+        assert_text(&call_on::<EditTool>(&memory, &args).await, want);
     }
 }
 
 #[tokio::test]
 async fn a_link_is_edited_through() {
-    let memory = Memory::with(&[("real", "one\n")]);
-    memory.put("f", Data::Link("real".into()));
+    let memory = FakeHost::with(&[("real", "one\n")]);
+    memory.put("f", FakeFile::Link("real".into()));
     run(&memory, edit("one", "two")).await.unwrap();
     assert_eq!(memory.bytes("real"), b"two\n");
 }
 
 #[tokio::test]
 async fn a_change_elsewhere_in_the_file_is_kept_and_one_in_the_text_stops_the_edit() {
-    let memory = Memory::of("f", "one\ntwo\n");
-    memory.meddle("f", "ONE\ntwo\n");
+    let memory = FakeHost::of("f", "one\ntwo\n");
+    memory.inject_write("f", "ONE\ntwo\n");
     run(&memory, edit("two", "2")).await.unwrap();
     assert_eq!(memory.bytes("f"), b"ONE\n2\n");
 
-    let memory = Memory::of("f", "one\ntwo\n");
-    memory.meddle("f", "one\nTWO!\n");
+    let memory = FakeHost::of("f", "one\ntwo\n");
+    memory.inject_write("f", "one\nTWO!\n");
     let error = run(&memory, edit("two", "2")).await.unwrap_err().to_string();
     assert!(error.starts_with("f was not changed: the text to replace was not found"), "{error}");
     assert_eq!(memory.bytes("f"), b"one\nTWO!\n");
 
-    let memory = Memory::of("f", "one\ntwo\n");
+    let memory = FakeHost::of("f", "one\ntwo\n");
     for change in 1..8 {
-        memory.meddle("f", format!("{change}\ntwo\n"));
+        memory.inject_write("f", format!("{change}\ntwo\n"));
     }
     run(&memory, edit("two", "2")).await.unwrap();
     assert_eq!(memory.bytes("f"), b"7\n2\n");
 
-    let memory = Memory::of("f", "one\ntwo\n");
+    let memory = FakeHost::of("f", "one\ntwo\n");
     for change in 1..9 {
-        memory.meddle("f", format!("{change}\ntwo\n"));
+        memory.inject_write("f", format!("{change}\ntwo\n"));
     }
     let error = run(&memory, edit("two", "2")).await.unwrap_err().to_string();
     assert_eq!(error, "f: the file changed since it was read; read it again and repeat the change");

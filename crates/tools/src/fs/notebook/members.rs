@@ -9,9 +9,9 @@ use serde::{
 use serde_json::{Value, value::RawValue};
 
 /// The members of an object, in order, with the text of each value.
-pub(super) struct Members<'a>(pub(super) Vec<(String, &'a RawValue)>);
+pub(super) struct RawObject<'a>(pub(super) Vec<(String, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
         struct Collect;
         impl<'de> Visitor<'de> for Collect {
@@ -27,11 +27,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
                 Ok(all)
             }
         }
-        from.deserialize_map(Collect).map(Members)
+        from.deserialize_map(Collect).map(RawObject)
     }
 }
 
-impl<'a> Members<'a> {
+impl<'a> RawObject<'a> {
     /// The text of a member's value.
     pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)

@@ -12,11 +12,11 @@ use serde_json::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Book, joined, members::Members};
-use crate::fs::notebook_edit::{CellMode, NotebookEdit};
+use super::{NotebookText, join_source, members::RawObject};
+use crate::fs::notebook_edit::{CellMode, NotebookEditTool};
 
 /// How an operation went.
-pub(in crate::fs) struct Cut {
+pub(in crate::fs) struct CellEditResult {
     /// The whole notebook afterwards.
     pub(in crate::fs) text: String,
     /// The cell that was replaced, made or removed.
@@ -30,18 +30,18 @@ pub(in crate::fs) struct Cut {
 }
 
 /// Makes the change in the text of a notebook.
-pub(in crate::fs) fn operate(path: &str, text: &str, edit: &NotebookEdit) -> Result<Cut> {
-    let book = Book::open(path, text)?;
+pub(in crate::fs) fn edit_cell(path: &str, text: &str, edit: &NotebookEditTool) -> Result<CellEditResult> {
+    let book = NotebookText::open(path, text)?;
     let (list, raw, cells) = (book.list, &book.raw, &book.cells);
     let place = find(path, cells, edit.cell_id.as_deref())?;
-    let style = Style::of(text, list, raw.first().map(|it| it.get()));
+    let style = JsonStyle::of(text, list, raw.first().map(|it| it.get()));
 
     let span = |raw: &str| offset(text, raw)..offset(text, raw) + raw.len();
     let (range, patch, mut cut) = match edit.mode {
         CellMode::Replace => {
             let at = place.ok_or_else(|| Error::failed("name the cell that is to be replaced"))?;
-            let (cell, kind) = replaced(&cells[at], edit, &style);
-            (span(raw[at].get()), cell, cut(cells, at, kind))
+            let (cell, kind) = replace_cell(&cells[at], edit, &style);
+            (span(raw[at].get()), cell, result_for(cells, at, kind))
         }
         CellMode::Delete => {
             let at = place.ok_or_else(|| Error::failed("name the cell that is to be deleted"))?;
@@ -52,42 +52,52 @@ pub(in crate::fs) fn operate(path: &str, text: &str, edit: &NotebookEdit) -> Res
                 (0, None) => span(list),
             };
             let rest = if raw.len() == 1 { "[]" } else { "" };
-            (range, rest.to_owned(), cut(cells, at, cells[at].value("cell_type").as_str().unwrap_or("raw").to_owned()))
+            (
+                range,
+                rest.to_owned(),
+                result_for(cells, at, cells[at].value("cell_type").as_str().unwrap_or("raw").to_owned()),
+            )
         }
         CellMode::Insert => {
             let Some(kind) = edit.cell_type else {
                 return Err(Error::failed("say whether the new cell is code or markdown"));
             };
             let at = place.map_or(0, |it| it + 1);
-            let id = book.has_ids().then(|| fresh(cells, &edit.new_source, at));
+            let id = book.has_ids().then(|| new_cell_id(cells, &edit.new_source, at));
             let listed = cells.first().is_none_or(|it| it.value("source").is_array());
-            let cell = made(edit, kind.word(), id.as_deref(), listed, &style);
+            let cell = new_cell(edit, kind.as_str(), id.as_deref(), listed, &style);
             let (range, patch) = style.insertion(cell, at, raw, list, span);
             let id = id.unwrap_or_else(|| format!("cell-{at}"));
             (
                 range,
                 patch,
-                Cut { text: String::new(), id, kind: kind.word().into(), old: None, language: String::new() },
+                CellEditResult {
+                    text: String::new(),
+                    id,
+                    kind: kind.as_str().into(),
+                    old: None,
+                    language: String::new(),
+                },
             )
         }
     };
     cut.text = [&text[..range.start], &patch, &text[range.end..]].concat();
     cut.language = book.language();
-    prove(path, &book, &cut.text, edit.mode, place)?;
+    verify_untouched(path, &book, &cut.text, edit.mode, place)?;
     Ok(cut)
 }
 
-fn cut(cells: &[Members], at: usize, kind: String) -> Cut {
-    let old = Some(joined(&cells[at].value("source")));
-    Cut { text: String::new(), id: id_of(&cells[at], at), kind, old, language: String::new() }
+fn result_for(cells: &[RawObject], at: usize, kind: String) -> CellEditResult {
+    let old = Some(join_source(&cells[at].value("source")));
+    CellEditResult { text: String::new(), id: id_of(&cells[at], at), kind, old, language: String::new() }
 }
 
-fn id_of(cell: &Members, at: usize) -> String {
+fn id_of(cell: &RawObject, at: usize) -> String {
     cell.value("id").as_str().map_or_else(|| format!("cell-{at}"), str::to_owned)
 }
 
 /// Which cell is meant: by its id, or as `cell-N` by its place.
-fn find(path: &str, cells: &[Members], wanted: Option<&str>) -> Result<Option<usize>> {
+fn find(path: &str, cells: &[RawObject], wanted: Option<&str>) -> Result<Option<usize>> {
     let Some(wanted) = wanted else { return Ok(None) };
     let same: Vec<_> = (0..cells.len()).filter(|at| cells[*at].value("id") == wanted).collect();
     let by_place = || wanted.strip_prefix("cell-")?.parse::<usize>().ok().filter(|at| *at < cells.len());
@@ -114,7 +124,7 @@ fn find(path: &str, cells: &[Members], wanted: Option<&str>) -> Result<Option<us
 }
 
 /// An id that no cell has.
-fn fresh(cells: &[Members], source: &str, at: usize) -> String {
+fn new_cell_id(cells: &[RawObject], source: &str, at: usize) -> String {
     let taken: Vec<_> = cells.iter().map(|cell| cell.value("id")).collect();
     let id = |turn: u16| {
         let hash: [u8; 32] = Sha256::digest(format!("{at}\0{turn}\0{}\0{source}", cells.len())).into();
@@ -124,9 +134,9 @@ fn fresh(cells: &[Members], source: &str, at: usize) -> String {
 }
 
 /// The cell with its new text; what an earlier run left behind is gone, and its type is the one asked for.
-fn replaced(cell: &Members, edit: &NotebookEdit, style: &Style) -> (String, String) {
+fn replace_cell(cell: &RawObject, edit: &NotebookEditTool, style: &JsonStyle) -> (String, String) {
     let before = cell.value("cell_type");
-    let kind = edit.cell_type.map_or_else(|| before.as_str().unwrap_or("raw").to_owned(), |it| it.word().to_owned());
+    let kind = edit.cell_type.map_or_else(|| before.as_str().unwrap_or("raw").to_owned(), |it| it.as_str().to_owned());
     let code = kind == "code";
     let mut members = Vec::new();
     for (name, raw) in &cell.0 {
@@ -155,7 +165,7 @@ fn replaced(cell: &Members, edit: &NotebookEdit, style: &Style) -> (String, Stri
 }
 
 /// A new cell, its members in the order in which Jupyter writes them.
-fn made(edit: &NotebookEdit, kind: &str, id: Option<&str>, listed: bool, style: &Style) -> String {
+fn new_cell(edit: &NotebookEditTool, kind: &str, id: Option<&str>, listed: bool, style: &JsonStyle) -> String {
     let mut members = vec![("cell_type".to_owned(), style.json(&json!(kind)))];
     if kind == "code" {
         members.push(("execution_count".into(), "null".into()));
@@ -177,7 +187,7 @@ fn source(text: &str, listed: bool) -> Value {
 }
 
 /// How a notebook is laid out.
-struct Style {
+struct JsonStyle {
     /// What stands before each cell: the line end and the indentation; nothing or a blank in a notebook on one line.
     before_cell: String,
     /// What stands before the end of the list of cells.
@@ -190,7 +200,7 @@ struct Style {
     ascii: bool,
 }
 
-impl Style {
+impl JsonStyle {
     fn of(text: &str, list: &str, first_cell: Option<&str>) -> Self {
         let gap = |text: &str| text[text.trim_end_matches([' ', '\t', '\r', '\n']).len()..].to_owned();
         let first_member = text.find('"').map_or(String::new(), |at| gap(&text[..at]));
@@ -285,25 +295,32 @@ fn offset(text: &str, piece: &str) -> usize {
 }
 
 /// That the result is a notebook, and that nothing but the one cell is different, to the letter.
-fn prove(path: &str, before: &Book, after: &str, mode: CellMode, place: Option<usize>) -> Result<()> {
+fn verify_untouched(
+    path: &str,
+    before: &NotebookText,
+    after: &str,
+    mode: CellMode,
+    place: Option<usize>,
+) -> Result<()> {
     let wrong = || Error::failed(format!("{path} was not changed: the change would have damaged the notebook"));
-    let after = Book::open(path, after).map_err(|_| wrong())?;
+    let after = NotebookText::open(path, after).map_err(|_| wrong())?;
     let (gone, come) = match mode {
         CellMode::Replace => (place, place),
         CellMode::Delete => (place, None),
         CellMode::Insert => (None, Some(place.map_or(0, |it| it + 1))),
     };
     let counted = before.raw.len() + usize::from(come.is_some()) == after.raw.len() + usize::from(gone.is_some());
-    let same = others(before, gone).eq(others(&after, come)) && rest(before).eq(rest(&after));
+    let same = other_cells(before, gone).eq(other_cells(&after, come))
+        && non_cell_members(before).eq(non_cell_members(&after));
     if counted && same { Ok(()) } else { Err(wrong()) }
 }
 
 /// The text of all cells but one.
-fn others<'a>(book: &'a Book, but: Option<usize>) -> impl Iterator<Item = &'a str> {
+fn other_cells<'a>(book: &'a NotebookText, but: Option<usize>) -> impl Iterator<Item = &'a str> {
     book.raw.iter().enumerate().filter(move |(at, _)| Some(*at) != but).map(|(_, cell)| cell.get())
 }
 
 /// The names and texts of what is in a notebook beside its cells.
-fn rest<'a>(book: &'a Book) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn non_cell_members<'a>(book: &'a NotebookText) -> impl Iterator<Item = (&'a str, &'a str)> {
     book.top.0.iter().filter(|(name, _)| name != "cells").map(|(name, value)| (name.as_str(), value.get()))
 }

@@ -2,7 +2,7 @@
 
 use helve_contract::{Error, Result};
 
-use super::{Act, Existing, Hunk, Op, Side, numbers};
+use super::{FileAction, FileOp, LineSide, OnExisting, PatchHunk, parse_hunk_header};
 
 pub(super) const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
@@ -13,9 +13,9 @@ const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
 /// Reads a patch; `lines` are all lines of what the model sent.
-pub(super) fn read(lines: &[&str]) -> Result<Vec<Op>> {
-    let (first, last) = body(lines)?;
-    let mut reader = Reader { lines: &lines[..last], at: first };
+pub(super) fn parse(lines: &[&str]) -> Result<Vec<FileOp>> {
+    let (first, last) = patch_body(lines)?;
+    let mut reader = EnvelopeParser { lines: &lines[..last], at: first };
     let mut ops = Vec::new();
     while let Some(line) = reader.take() {
         let line = line.trim();
@@ -23,15 +23,15 @@ pub(super) fn read(lines: &[&str]) -> Result<Vec<Op>> {
             continue;
         }
         let op = if let Some(path) = line.strip_prefix(ADD) {
-            Op { path: named(path, reader.at)?, act: reader.add()? }
+            FileOp { path: parse_path(path, reader.at)?, act: reader.add()? }
         } else if let Some(path) = line.strip_prefix(DELETE) {
-            Op { path: named(path, reader.at)?, act: Act::Delete { hunks: Vec::new() } }
+            FileOp { path: parse_path(path, reader.at)?, act: FileAction::Delete { hunks: Vec::new() } }
         } else if let Some(path) = line.strip_prefix(UPDATE) {
-            let path = named(path, reader.at)?;
+            let path = parse_path(path, reader.at)?;
             let act = reader.update(&path)?;
-            Op { path, act }
+            FileOp { path, act }
         } else {
-            return Err(at(
+            return Err(line_error(
                 reader.at,
                 &format!("`{line}` is no header; use `{ADD} path`, `{DELETE} path` or `{UPDATE} path`"),
             ));
@@ -42,7 +42,7 @@ pub(super) fn read(lines: &[&str]) -> Result<Vec<Op>> {
 }
 
 /// The lines between the markers. Around them may be what a shell or a Markdown page needs, and nothing else.
-fn body(lines: &[&str]) -> Result<(usize, usize)> {
+fn patch_body(lines: &[&str]) -> Result<(usize, usize)> {
     let find = |marker: &str| lines.iter().position(|line| line.trim() == marker);
     let first = find(BEGIN).ok_or_else(|| Error::failed(format!("the patch does not start with `{BEGIN}`")))?;
     let wrapper = |line: &str| {
@@ -50,7 +50,7 @@ fn body(lines: &[&str]) -> Result<(usize, usize)> {
         line.is_empty() || line.starts_with("```") || line.contains("<<") || line.starts_with("cd ")
     };
     if let Some(other) = lines[..first].iter().position(|line| !wrapper(line)) {
-        return Err(at(other + 1, &format!("`{}` stands before `{BEGIN}`", lines[other].trim())));
+        return Err(line_error(other + 1, &format!("`{}` stands before `{BEGIN}`", lines[other].trim())));
     }
     let last = lines.iter().rposition(|line| line.trim() == END).filter(|last| *last > first).ok_or_else(|| {
         Error::failed(format!("the patch does not end with `{END}`; it may have been cut off. Nothing was changed"))
@@ -60,18 +60,21 @@ fn body(lines: &[&str]) -> Result<(usize, usize)> {
         line.is_empty() || line.starts_with("```") || line.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
     };
     if let Some(other) = lines[last + 1..].iter().position(|line| !tag(line)) {
-        return Err(at(last + other + 2, &format!("`{}` stands after `{END}`", lines[last + 1 + other].trim())));
+        return Err(line_error(
+            last + other + 2,
+            &format!("`{}` stands after `{END}`", lines[last + 1 + other].trim()),
+        ));
     }
     Ok((first + 1, last))
 }
 
-struct Reader<'a> {
+struct EnvelopeParser<'a> {
     lines: &'a [&'a str],
     /// How many lines were taken: also the number of the last one.
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> EnvelopeParser<'a> {
     fn take(&mut self) -> Option<&'a str> {
         let line = self.lines.get(self.at)?;
         self.at += 1;
@@ -82,7 +85,7 @@ impl<'a> Reader<'a> {
         self.lines.get(self.at).copied()
     }
 
-    fn add(&mut self) -> Result<Act> {
+    fn add(&mut self) -> Result<FileAction> {
         let mut text = String::new();
         let mut blanks = 0;
         while let Some(line) = self.peek() {
@@ -96,20 +99,23 @@ impl<'a> Reader<'a> {
             } else if line.trim_start().starts_with("***") {
                 break;
             } else {
-                return Err(at(self.at + 1, &format!("each line of a new file starts with `+`, but this is `{line}`")));
+                return Err(line_error(
+                    self.at + 1,
+                    &format!("each line of a new file starts with `+`, but this is `{line}`"),
+                ));
             }
             self.at += 1;
         }
-        Ok(Act::Add { text, existing: Existing::Replaced })
+        Ok(FileAction::Add { text, existing: OnExisting::Replace })
     }
 
-    fn update(&mut self, path: &str) -> Result<Act> {
+    fn update(&mut self, path: &str) -> Result<FileAction> {
         let mut to = None;
         if let Some(target) = self.peek().and_then(|line| line.trim().strip_prefix(MOVE)) {
             self.at += 1;
-            to = Some(named(target, self.at)?);
+            to = Some(parse_path(target, self.at)?);
         }
-        let mut hunks: Vec<Hunk> = Vec::new();
+        let mut hunks: Vec<PatchHunk> = Vec::new();
         while let Some(line) = self.peek() {
             if line.starts_with("***") {
                 break;
@@ -119,7 +125,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             if !line.starts_with("@@") && !hunks.is_empty() {
-                return Err(at(
+                return Err(line_error(
                     self.at + 1,
                     &format!("a hunk starts with `@@`, and its lines with ` `, `+` or `-`; this is `{line}`"),
                 ));
@@ -129,11 +135,11 @@ impl<'a> Reader<'a> {
         if hunks.is_empty() && to.is_none() {
             return Err(Error::failed(format!("Update file hunk for path '{path}' is empty")));
         }
-        Ok(Act::Update { to, hunks })
+        Ok(FileAction::Update { to, hunks })
     }
 
-    fn hunk(&mut self) -> Result<Hunk> {
-        let mut hunk = Hunk { line: self.at + 1, ..Hunk::default() };
+    fn hunk(&mut self) -> Result<PatchHunk> {
+        let mut hunk = PatchHunk { line: self.at + 1, ..PatchHunk::default() };
         while let Some(line) = self.peek().filter(|line| line.starts_with("@@")) {
             self.at += 1;
             header(line, &mut hunk);
@@ -145,13 +151,13 @@ impl<'a> Reader<'a> {
                     hunk.at_end = true;
                     break;
                 }
-                None => hunk.push(Side::Both, ""),
-                Some(' ') => hunk.push(Side::Both, &line[1..]),
-                Some('+') => hunk.push(Side::New, &line[1..]),
-                Some('-') => hunk.push(Side::Old, &line[1..]),
+                None => hunk.push(LineSide::Context, ""),
+                Some(' ') => hunk.push(LineSide::Context, &line[1..]),
+                Some('+') => hunk.push(LineSide::Added, &line[1..]),
+                Some('-') => hunk.push(LineSide::Removed, &line[1..]),
                 Some('\\') => hunk.no_newline(),
                 Some(_) if hunk.lines.is_empty() => {
-                    return Err(at(
+                    return Err(line_error(
                         self.at + 1,
                         &format!("each line of a hunk starts with ` `, `+` or `-`; this is `{line}`"),
                     ));
@@ -161,32 +167,32 @@ impl<'a> Reader<'a> {
             self.at += 1;
         }
         if hunk.lines.is_empty() {
-            return Err(at(hunk.line, "the hunk has no lines"));
+            return Err(line_error(hunk.line, "the hunk has no lines"));
         }
         Ok(hunk)
     }
 }
 
 /// `@@`, `@@ line before`, `@@ line before @@` or `@@ -1,2 +3,4 @@`.
-fn header(line: &str, hunk: &mut Hunk) {
-    if let Some((start, ..)) = numbers(line) {
+fn header(line: &str, hunk: &mut PatchHunk) {
+    if let Some((start, ..)) = parse_hunk_header(line) {
         hunk.hint = Some(start);
         return;
     }
     let head = line[2..].strip_prefix(' ').unwrap_or(&line[2..]).trim_end();
     let head = head.strip_suffix("@@").map_or(head, str::trim_end);
     if !head.trim().is_empty() {
-        hunk.heads.push(head.to_owned());
+        hunk.anchors.push(head.to_owned());
     }
 }
 
-fn named(path: &str, line: usize) -> Result<String> {
+fn parse_path(path: &str, line: usize) -> Result<String> {
     match path.trim() {
-        "" => Err(at(line, "the header names no file")),
+        "" => Err(line_error(line, "the header names no file")),
         path => Ok(path.to_owned()),
     }
 }
 
-fn at(line: usize, text: &str) -> Error {
+fn line_error(line: usize, text: &str) -> Error {
     Error::failed(format!("line {line} of the patch: {text}"))
 }

@@ -6,82 +6,82 @@ use std::{
     hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
 };
 
-use super::{Hunk, Side};
+use super::{LineSide, PatchHunk};
 
 /// How well lines fit, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(super) enum MatchQuality {
     Exact,
-    TrailingBlanks,
-    Blanks,
+    TrailingWhitespace,
+    Whitespace,
     Punctuation,
 }
 
-impl Fit {
-    const ALL: [Self; 4] = [Self::Exact, Self::TrailingBlanks, Self::Blanks, Self::Punctuation];
+impl MatchQuality {
+    const ALL: [Self; 4] = [Self::Exact, Self::TrailingWhitespace, Self::Whitespace, Self::Punctuation];
 
     /// What was overlooked to make it fit, for the reply.
-    pub(super) fn told(self) -> Option<&'static str> {
+    pub(super) fn note(self) -> Option<&'static str> {
         match self {
             Self::Exact => None,
-            Self::TrailingBlanks => Some("blanks at the ends of lines"),
-            Self::Blanks => Some("indentation and blanks at the ends of lines"),
+            Self::TrailingWhitespace => Some("blanks at the ends of lines"),
+            Self::Whitespace => Some("indentation and blanks at the ends of lines"),
             Self::Punctuation => Some("typographic quotes, dashes and blanks"),
         }
     }
 
-    fn same(self, a: &str, b: &str) -> bool {
+    fn lines_match(self, a: &str, b: &str) -> bool {
         match self {
             Self::Exact => a == b,
-            Self::TrailingBlanks => a.trim_end() == b.trim_end(),
-            Self::Blanks => a.trim() == b.trim(),
-            Self::Punctuation => fold(a) == fold(b),
+            Self::TrailingWhitespace => a.trim_end() == b.trim_end(),
+            Self::Whitespace => a.trim() == b.trim(),
+            Self::Punctuation => fold_line(a) == fold_line(b),
         }
     }
 }
 
 /// Where a hunk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct HunkLocation {
     /// The first line of the file that it covers, counted from 0.
     pub(super) at: usize,
     /// How many lines of the hunk count: empty ones at its end may be no part of it.
     pub(super) lines: usize,
     /// How well it fits.
-    pub(super) fit: Fit,
+    pub(super) fit: MatchQuality,
 }
 
 /// Why a hunk goes nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Miss {
+pub(super) enum HunkMiss {
     /// The line that should come before it is not there.
-    Head(String),
+    AnchorMissing(String),
     /// Its lines are not there.
     Nowhere,
     /// Its lines are not at the end of the file.
     NotAtEnd,
     /// It fits at all of these lines, counted from 1.
-    Many(Vec<usize>),
+    Ambiguous(Vec<usize>),
     /// It changes what another one changes.
-    Twice,
+    Overlaps,
     /// It fits but for an indentation that differs from line to line.
-    Indent(usize),
+    InconsistentIndent(usize),
 }
 
 /// The lines of a file, ready to be searched for the lines of some hunks.
-pub(super) struct Lines<'a> {
+pub(super) struct SearchableLines<'a> {
     pub(super) texts: Vec<&'a str>,
     /// What remains of each line without blanks and typography.
     folds: Vec<u64>,
     /// Where the lines are that the hunks name.
-    index: HashMap<u64, Vec<usize>, BuildHasherDefault<Mark>>,
+    index: HashMap<u64, Vec<usize>, BuildHasherDefault<IdentityHasher>>,
 }
 
-impl<'a> Lines<'a> {
-    pub(super) fn new(texts: Vec<&'a str>, hunks: &[Hunk]) -> Self {
-        let named = hunks.iter().flat_map(|it| it.heads.iter().map(String::as_str).chain(it.old()));
-        let mut index: HashMap<_, Vec<usize>, _> = named.map(|line| (mark(line), Vec::new())).collect();
-        let folds: Vec<u64> = texts.iter().map(|text| mark(text)).collect();
+impl<'a> SearchableLines<'a> {
+    pub(super) fn new(texts: Vec<&'a str>, hunks: &[PatchHunk]) -> Self {
+        let named = hunks.iter().flat_map(|it| it.anchors.iter().map(String::as_str).chain(it.old()));
+        let mut index: HashMap<_, Vec<usize>, _> = named.map(|line| (line_hash(line), Vec::new())).collect();
+        let folds: Vec<u64> = texts.iter().map(|text| line_hash(text)).collect();
         for (at, fold) in folds.iter().enumerate() {
             if let Some(places) = index.get_mut(fold) {
                 places.push(at);
@@ -91,19 +91,19 @@ impl<'a> Lines<'a> {
     }
 
     /// Places every hunk, in the order of the file; an error names the hunk.
-    pub(super) fn place(&self, hunks: &[Hunk]) -> Result<Vec<Place>, (usize, Miss)> {
+    pub(super) fn locate_all(&self, hunks: &[PatchHunk]) -> Result<Vec<HunkLocation>, (usize, HunkMiss)> {
         let (mut from, mut drift) = (0, 0_isize);
         let mut places = Vec::with_capacity(hunks.len());
         for (number, hunk) in hunks.iter().enumerate() {
             let twins =
-                || hunks[number..].iter().take_while(|it| it.lines == hunk.lines && it.heads.is_empty()).count();
-            let place = self.place_one(hunk, from, drift, twins).map_err(|miss| (number, miss))?;
-            let covered = hunk.lines[..place.lines].iter().filter(|line| line.side != Side::New).count();
+                || hunks[number..].iter().take_while(|it| it.lines == hunk.lines && it.anchors.is_empty()).count();
+            let place = self.locate_one(hunk, from, drift, twins).map_err(|miss| (number, miss))?;
+            let covered = hunk.lines[..place.lines].iter().filter(|line| line.side != LineSide::Added).count();
             if let Some(hint) = hunk.hint.filter(|_| covered > 0) {
                 drift = place.at as isize - hint.saturating_sub(1) as isize;
             }
             // Lines that go to the end of the file say nothing about where the next hunk is.
-            if covered > 0 || hunk.hint.is_some() || !hunk.heads.is_empty() {
+            if covered > 0 || hunk.hint.is_some() || !hunk.anchors.is_empty() {
                 from = place.at + covered;
             }
             places.push(place);
@@ -111,15 +111,21 @@ impl<'a> Lines<'a> {
         Ok(places)
     }
 
-    fn place_one(&self, hunk: &Hunk, from: usize, drift: isize, twins: impl Fn() -> usize) -> Result<Place, Miss> {
+    fn locate_one(
+        &self,
+        hunk: &PatchHunk,
+        from: usize,
+        drift: isize,
+        twins: impl Fn() -> usize,
+    ) -> Result<HunkLocation, HunkMiss> {
         let mut start = from;
-        for head in &hunk.heads {
-            start = self.seek(head, start).ok_or_else(|| Miss::Head(head.clone()))? + 1;
+        for head in &hunk.anchors {
+            start = self.find_anchor(head, start).ok_or_else(|| HunkMiss::AnchorMissing(head.clone()))? + 1;
         }
         let old: Vec<&str> = hunk.old().collect();
         if old.is_empty() {
             let at = self.insertion(hunk, start, drift).max(from);
-            return Ok(Place { at, lines: hunk.lines.len(), fit: Fit::Exact });
+            return Ok(HunkLocation { at, lines: hunk.lines.len(), fit: MatchQuality::Exact });
         }
         // A head is often repeated as the first line of its hunk.
         let starts = [Some(start), (start > from).then(|| start - 1)];
@@ -130,33 +136,33 @@ impl<'a> Lines<'a> {
                     continue;
                 }
                 if let Some((fit, found)) = self.fits(old, start, hunk.at_end) {
-                    let at = choose(&found, hunk, drift, &twins)?;
-                    return Ok(Place { at, lines: hunk.lines.len() - dropped, fit });
+                    let at = disambiguate(&found, hunk, drift, &twins)?;
+                    return Ok(HunkLocation { at, lines: hunk.lines.len() - dropped, fit });
                 }
             }
         }
         let elsewhere = hunk.at_end && self.fits(&old, start, false).is_some();
-        Err(if elsewhere { Miss::NotAtEnd } else { Miss::Nowhere })
+        Err(if elsewhere { HunkMiss::NotAtEnd } else { HunkMiss::Nowhere })
     }
 
     /// Where lines go that have nothing old beside them.
-    fn insertion(&self, hunk: &Hunk, start: usize, drift: isize) -> usize {
+    fn insertion(&self, hunk: &PatchHunk, start: usize, drift: isize) -> usize {
         let len = self.texts.len();
         match hunk.hint {
             Some(hint) => hint.saturating_add_signed(drift).min(len),
-            None if !hunk.heads.is_empty() => start,
+            None if !hunk.anchors.is_empty() => start,
             None => len,
         }
     }
 
-    fn seek(&self, head: &str, from: usize) -> Option<usize> {
+    fn find_anchor(&self, head: &str, from: usize) -> Option<usize> {
         self.fits(&[head], from, false).and_then(|(_, found)| found.first().copied())
     }
 
     /// All places from a line on where these lines fit, for the best way in which they fit at all.
-    fn fits(&self, old: &[&str], from: usize, at_end: bool) -> Option<(Fit, Vec<usize>)> {
+    fn fits(&self, old: &[&str], from: usize, at_end: bool) -> Option<(MatchQuality, Vec<usize>)> {
         let last = self.texts.len().checked_sub(old.len())?;
-        let folds: Vec<u64> = old.iter().map(|line| mark(line)).collect();
+        let folds: Vec<u64> = old.iter().map(|line| line_hash(line)).collect();
         let (rare, positions) = folds
             .iter()
             .enumerate()
@@ -168,19 +174,19 @@ impl<'a> Lines<'a> {
             .filter(|at| *at >= from && *at <= last && (!at_end || *at == last))
             .filter(|at| self.folds[*at..*at + old.len()] == folds)
             .collect();
-        Fit::ALL.into_iter().find_map(|fit| {
-            let fits = |at: &usize| old.iter().zip(&self.texts[*at..]).all(|(a, b)| fit.same(a, b));
+        MatchQuality::ALL.into_iter().find_map(|fit| {
+            let fits = |at: &usize| old.iter().zip(&self.texts[*at..]).all(|(a, b)| fit.lines_match(a, b));
             let found: Vec<usize> = likely.iter().copied().filter(fits).collect();
             (!found.is_empty()).then_some((fit, found))
         })
     }
 
     /// Where lines that fit nowhere would come nearest.
-    pub(super) fn nearest(&self, hunk: &Hunk) -> Option<usize> {
+    pub(super) fn nearest(&self, hunk: &PatchHunk) -> Option<usize> {
         let old: Vec<&str> = hunk.old().collect();
         let mut votes: HashMap<usize, usize> = HashMap::new();
         for (at, line) in old.iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            for position in self.index.get(&mark(line)).into_iter().flatten().take(1000) {
+            for position in self.index.get(&line_hash(line)).into_iter().flatten().take(1000) {
                 if let Some(start) = position.checked_sub(at) {
                     *votes.entry(start).or_default() += 1;
                 }
@@ -190,9 +196,9 @@ impl<'a> Lines<'a> {
             return Some(start);
         }
         let (at, line) = old.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
-        let wanted = pairs(line);
+        let wanted = byte_pairs(line);
         let alike = |text: &str| {
-            let pairs = pairs(text);
+            let pairs = byte_pairs(text);
             let both = pairs.iter().filter(|pair| wanted.contains(pair)).count();
             both * 200 / (pairs.len() + wanted.len()).max(1)
         };
@@ -203,33 +209,38 @@ impl<'a> Lines<'a> {
 }
 
 /// Which of several places is meant.
-fn choose(found: &[usize], hunk: &Hunk, drift: isize, twins: &impl Fn() -> usize) -> Result<usize, Miss> {
-    let many = || Miss::Many(found.iter().map(|at| at + 1).collect());
+fn disambiguate(
+    found: &[usize],
+    hunk: &PatchHunk,
+    drift: isize,
+    twins: &impl Fn() -> usize,
+) -> Result<usize, HunkMiss> {
+    let many = || HunkMiss::Ambiguous(found.iter().map(|at| at + 1).collect());
     match (found, hunk.hint) {
         ([only], _) => Ok(*only),
         (_, Some(hint)) => {
             let meant = hint.saturating_sub(1) as isize + drift;
             let away = |at: &usize| (*at as isize - meant).unsigned_abs();
-            let nearest = found.iter().min_by_key(|at| away(at)).copied().ok_or(Miss::Nowhere)?;
+            let nearest = found.iter().min_by_key(|at| away(at)).copied().ok_or(HunkMiss::Nowhere)?;
             let tied = found.iter().filter(|at| away(at) == away(&nearest)).count() > 1;
             if tied { Err(many()) } else { Ok(nearest) }
         }
         // The line above names the place, nothing is lost, or each of the places has a hunk of its own.
-        ([first, ..], None) if !hunk.heads.is_empty() || !hunk.removes() || found.len() <= twins() => Ok(*first),
+        ([first, ..], None) if !hunk.anchors.is_empty() || !hunk.removes() || found.len() <= twins() => Ok(*first),
         _ => Err(many()),
     }
 }
 
 /// How many lines at the end of a hunk are empty context.
-fn blank_end(hunk: &Hunk) -> usize {
-    hunk.lines.iter().rev().take_while(|line| line.side == Side::Both && line.text.is_empty()).count()
+fn blank_end(hunk: &PatchHunk) -> usize {
+    hunk.lines.iter().rev().take_while(|line| line.side == LineSide::Context && line.text.is_empty()).count()
 }
 
 /// The hash of a hash is itself.
 #[derive(Default)]
-struct Mark(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Mark {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -243,24 +254,28 @@ impl Hasher for Mark {
     }
 }
 
-fn mark(line: &str) -> u64 {
+fn line_hash(line: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    fold(line).hash(&mut hasher);
+    fold_line(line).hash(&mut hasher);
     hasher.finish()
 }
 
-fn pairs(text: &str) -> Vec<[u8; 2]> {
+fn byte_pairs(text: &str) -> Vec<[u8; 2]> {
     text.trim().as_bytes().windows(2).take(400).map(|it| [it[0], it[1]]).collect()
 }
 
 /// A line without blanks around it, and with plain quotes, dashes and blanks.
-fn fold(line: &str) -> Cow<'_, str> {
+fn fold_line(line: &str) -> Cow<'_, str> {
     let line = line.trim();
-    if line.is_ascii() { line.into() } else { line.chars().map(plain).collect::<String>().trim().to_owned().into() }
+    if line.is_ascii() {
+        line.into()
+    } else {
+        line.chars().map(to_ascii_punctuation).collect::<String>().trim().to_owned().into()
+    }
 }
 
 /// The plain character for a typographic one.
-pub(super) fn plain(it: char) -> char {
+pub(super) fn to_ascii_punctuation(it: char) -> char {
     match it {
         '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
         '\u{2018}'..='\u{201b}' => '\'',

@@ -3,16 +3,16 @@
 use proptest::prelude::*;
 use similar::TextDiff;
 
-use super::{apply, read};
+use super::{apply, parse};
 use crate::{
-    fs::ApplyPatch,
-    testing::{Data, Memory, call_on},
+    fs::ApplyPatchTool,
+    testing::{FakeFile, FakeHost, call_on},
 };
 
 /// The reply to a patch, and every file after it.
 async fn patched(files: &[(&str, &str)], patch: &str) -> (String, Vec<(String, String)>) {
-    let memory = Memory::with(files);
-    let reply = call_on::<ApplyPatch>(&memory, &serde_json::json!({ "patch": patch }).to_string()).await;
+    let memory = FakeHost::with(files);
+    let reply = call_on::<ApplyPatchTool>(&memory, &serde_json::json!({ "patch": patch }).to_string()).await;
     let files = memory.files().into_iter().map(|(name, bytes)| (name, String::from_utf8(bytes).unwrap()));
     (if reply.is_error { format!("error: {}", reply.text) } else { reply.text }, files.collect())
 }
@@ -271,16 +271,19 @@ async fn encodings_stay_as_they_are() {
         ("\u{feff}naïve\n".into(), "\u{feff}naïf\n".into()),
         (utf16("x\r\nnaïve\r\n"), utf16("x\r\nnaïf\r\n")),
     ] {
-        let memory = Memory::of("f", before);
-        assert_eq!(call_on::<ApplyPatch>(&memory, &args).await.text, "M f");
+        let memory = FakeHost::of("f", before);
+        assert_eq!(call_on::<ApplyPatchTool>(&memory, &args).await.text, "M f");
         assert_eq!(memory.bytes("f"), after);
     }
-    let memory = Memory::of("f", b"caf\xe9 cr\xe8me\nna\xefve\n".to_vec());
+    let memory = FakeHost::of("f", b"caf\xe9 cr\xe8me\nna\xefve\n".to_vec());
     let arrow = args.replace("naïf", "→");
-    let reply = call_on::<ApplyPatch>(&memory, &arrow).await;
+    let reply = call_on::<ApplyPatchTool>(&memory, &arrow).await;
     assert!(reply.text.contains("which has no `→`"), "{}", reply.text);
-    let memory = Memory::of("f", b"\x7fELF\0\0".to_vec());
-    assert_eq!(call_on::<ApplyPatch>(&memory, &args).await.text, "f: binary file (ELF program or library), not text");
+    let memory = FakeHost::of("f", b"\x7fELF\0\0".to_vec());
+    assert_eq!(
+        call_on::<ApplyPatchTool>(&memory, &args).await.text,
+        "f: binary file (ELF program or library), not text"
+    );
 }
 
 #[tokio::test]
@@ -359,24 +362,24 @@ async fn unified_diffs_keep_their_word() {
 
 #[tokio::test]
 async fn a_file_that_changed_meanwhile_is_left_alone() {
-    let memory = Memory::with(&[("f", "a\n")]);
-    memory.meddle("f", "other\n");
+    let memory = FakeHost::with(&[("f", "a\n")]);
+    memory.inject_write("f", "other\n");
     let args =
         serde_json::json!({ "patch": "*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n*** End Patch" }).to_string();
-    let reply = call_on::<ApplyPatch>(&memory, &args).await;
+    let reply = call_on::<ApplyPatchTool>(&memory, &args).await;
     assert_eq!(reply.text, "f: the file changed since it was read; read it again and repeat the change");
     assert_eq!(memory.bytes("f"), b"other\n");
 }
 
 #[tokio::test]
 async fn a_file_too_large_to_read_can_only_go() {
-    let memory = Memory::default();
-    memory.put("huge", Data::Repeated(b"x\n".to_vec(), 1 << 34));
+    let memory = FakeHost::default();
+    memory.put("huge", FakeFile::Repeated(b"x\n".to_vec(), 1 << 34));
     let args =
         |body: &str| serde_json::json!({ "patch": format!("*** Begin Patch\n{body}\n*** End Patch") }).to_string();
-    let reply = call_on::<ApplyPatch>(&memory, &args("*** Update File: huge\n@@\n-x\n+y")).await;
+    let reply = call_on::<ApplyPatchTool>(&memory, &args("*** Update File: huge\n@@\n-x\n+y")).await;
     assert_eq!(reply.text, "huge: 17179869184 bytes is more than the 67108864 that are handled here");
-    assert_eq!(call_on::<ApplyPatch>(&memory, &args("*** Delete File: huge")).await.text, "D huge");
+    assert_eq!(call_on::<ApplyPatchTool>(&memory, &args("*** Delete File: huge")).await.text, "D huge");
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -393,7 +396,7 @@ proptest! {
         prop_assume!(old != new);
         let diff = TextDiff::from_lines(&*old, &*new);
         let patch = diff.unified_diff().context_radius(context).header("a/f", "b/f").to_string();
-        let ops = read(&patch).unwrap();
+        let ops = parse(&patch).unwrap();
         let after = apply("f", old.as_bytes(), ops[0].hunks()).unwrap();
         prop_assert_eq!(String::from_utf8(after.bytes).unwrap(), new, "{}", patch);
     }
@@ -401,7 +404,7 @@ proptest! {
     #[test]
     fn nothing_makes_it_panic(noise in "(\\*\\*\\* (Begin Patch|End Patch|Update File: f|Add File: f|Move to: g|End of File)\n|@@ ?[ab]?\n|[ +\\-\\\\][ab]?\n|@@ -[0-9],[0-9] \\+1 @@\n|--- a/f\n|\\+\\+\\+ b/f\n|diff --git a/f b/f\n|\n|é\r){0,12}", old in text()) {
         for text in [noise.clone(), format!("*** Begin Patch\n*** Update File: f\n{noise}*** End Patch"), format!("--- a/f\n+++ b/f\n{noise}")] {
-            if let Ok(ops) = read(&text) {
+            if let Ok(ops) = parse(&text) {
                 for op in ops {
                     _ = apply("f", old.as_bytes(), op.hunks());
                 }

@@ -2,32 +2,32 @@
 
 use helve_contract::{Error, Result};
 
-use super::{Act, Existing, Hunk, Line, Op, Side, numbers};
+use super::{FileAction, FileOp, LineSide, OnExisting, PatchHunk, PatchLine, parse_hunk_header};
 
 /// Whether a diff starts at this line.
-pub(super) fn starts(lines: &[&str], at: usize) -> bool {
-    lines[at].starts_with("diff --git ") || pair(lines, at).is_some()
+pub(super) fn is_diff_start(lines: &[&str], at: usize) -> bool {
+    lines[at].starts_with("diff --git ") || header_pair(lines, at).is_some()
 }
 
 /// `--- old` with `+++ new` on the next line.
-fn pair<'a>(lines: &[&'a str], at: usize) -> Option<(&'a str, &'a str)> {
+fn header_pair<'a>(lines: &[&'a str], at: usize) -> Option<(&'a str, &'a str)> {
     Some((lines.get(at)?.strip_prefix("--- ")?, lines.get(at + 1)?.strip_prefix("+++ ")?))
 }
 
 /// Reads every file of a diff.
-pub(super) fn read(lines: &[&str]) -> Result<Vec<Op>> {
+pub(super) fn parse(lines: &[&str]) -> Result<Vec<FileOp>> {
     let mut ops = Vec::new();
     let mut at = 0;
     while at < lines.len() {
-        if !starts(lines, at) {
+        if !is_diff_start(lines, at) {
             // Prose, fences and commit messages around a diff are passed over; a hunk without a file is a mistake.
-            if numbers(lines[at]).is_some() {
+            if parse_hunk_header(lines[at]).is_some() {
                 return Err(Error::failed(format!("line {} of the patch: this hunk belongs to no file", at + 1)));
             }
             at += 1;
             continue;
         }
-        let (op, next) = file(lines, at)?;
+        let (op, next) = parse_file(lines, at)?;
         ops.push(op);
         at = next;
     }
@@ -36,7 +36,7 @@ pub(super) fn read(lines: &[&str]) -> Result<Vec<Op>> {
 
 /// What the lines above the hunks say about a file.
 #[derive(Default)]
-struct Header {
+struct UnifiedHeader {
     old: Option<String>,
     new: Option<String>,
     renamed: Option<(String, String)>,
@@ -44,15 +44,15 @@ struct Header {
     deleted: bool,
 }
 
-fn file(lines: &[&str], start: usize) -> Result<(Op, usize)> {
-    let mut header = Header::default();
+fn parse_file(lines: &[&str], start: usize) -> Result<(FileOp, usize)> {
+    let mut header = UnifiedHeader::default();
     let mut at = start;
     if let Some(names) = lines[at].strip_prefix("diff --git ") {
         (header.old, header.new) = git_names(names);
-        at = extended(lines, at + 1, &mut header)?;
+        at = parse_extended_headers(lines, at + 1, &mut header)?;
     }
-    if let Some((old, new)) = pair(lines, at) {
-        let (old, new) = (name(old), name(new));
+    if let Some((old, new)) = header_pair(lines, at) {
+        let (old, new) = (parse_name(old), parse_name(new));
         let plain = |name: &str, mark: &str| name.strip_prefix(mark).unwrap_or(name).to_owned();
         let git = (old.starts_with("a/") || old == NULL) && (new.starts_with("b/") || new == NULL);
         header.created |= old == NULL;
@@ -62,7 +62,9 @@ fn file(lines: &[&str], start: usize) -> Result<(Op, usize)> {
         at += 2;
     }
     let mut hunks = Vec::new();
-    while let Some((_, old, new, _)) = lines.get(at).and_then(|line| numbers(line)).or_else(|| loose(lines, at)) {
+    while let Some((_, old, new, _)) =
+        lines.get(at).and_then(|line| parse_hunk_header(line)).or_else(|| bare_hunk_header(lines, at))
+    {
         let (hunk, next) = hunk(lines, at, old, new);
         if hunk.lines.is_empty() {
             return Err(Error::failed(format!("line {} of the patch: the hunk has no lines", at + 1)));
@@ -76,11 +78,11 @@ fn file(lines: &[&str], start: usize) -> Result<(Op, usize)> {
 const NULL: &str = "/dev/null";
 
 /// A bare `@@` where models leave the numbers out: counts that are never reached.
-fn loose<'a>(lines: &[&'a str], at: usize) -> Option<(usize, usize, usize, &'a str)> {
+fn bare_hunk_header<'a>(lines: &[&'a str], at: usize) -> Option<(usize, usize, usize, &'a str)> {
     lines.get(at)?.starts_with("@@").then_some((0, usize::MAX, usize::MAX, ""))
 }
 
-fn extended(lines: &[&str], mut at: usize, header: &mut Header) -> Result<usize> {
+fn parse_extended_headers(lines: &[&str], mut at: usize, header: &mut UnifiedHeader) -> Result<usize> {
     let (mut from, mut to) = (None, None);
     while let Some(line) = lines.get(at) {
         if line.starts_with("--- ") || line.starts_with("diff --git ") || line.starts_with("@@") {
@@ -95,8 +97,8 @@ fn extended(lines: &[&str], mut at: usize, header: &mut Header) -> Result<usize>
                 at + 1
             )));
         }
-        from = line.strip_prefix("rename from ").map(name).or(from);
-        to = line.strip_prefix("rename to ").map(name).or(to);
+        from = line.strip_prefix("rename from ").map(parse_name).or(from);
+        to = line.strip_prefix("rename to ").map(parse_name).or(to);
         header.created |= line.starts_with("new file mode");
         header.deleted |= line.starts_with("deleted file mode");
         let known =
@@ -110,23 +112,23 @@ fn extended(lines: &[&str], mut at: usize, header: &mut Header) -> Result<usize>
     Ok(at)
 }
 
-impl Header {
-    fn op(self, hunks: Vec<Hunk>, line: usize) -> Result<Op> {
+impl UnifiedHeader {
+    fn op(self, hunks: Vec<PatchHunk>, line: usize) -> Result<FileOp> {
         let nameless =
             || Error::failed(format!("line {line} of the patch: the diff does not say which file it changes"));
         let known = |name: Option<String>| name.filter(|it| it != NULL && !it.is_empty());
         if self.created {
             let path = known(self.new).ok_or_else(nameless)?;
-            let bare = hunks.iter().any(|hunk| hunk.bare_end);
+            let bare = hunks.iter().any(|hunk| hunk.no_final_newline);
             let added = hunks.into_iter().flat_map(|hunk| hunk.lines);
-            let mut text: String = added.filter(|it| it.side != Side::Old).map(|it| it.text + "\n").collect();
+            let mut text: String = added.filter(|it| it.side != LineSide::Removed).map(|it| it.text + "\n").collect();
             if bare {
                 text.pop();
             }
-            return Ok(Op { path, act: Act::Add { text, existing: Existing::Refused } });
+            return Ok(FileOp { path, act: FileAction::Add { text, existing: OnExisting::Refuse } });
         }
         if self.deleted {
-            return Ok(Op { path: known(self.old).ok_or_else(nameless)?, act: Act::Delete { hunks } });
+            return Ok(FileOp { path: known(self.old).ok_or_else(nameless)?, act: FileAction::Delete { hunks } });
         }
         let (path, to) = match (self.renamed, known(self.old), known(self.new)) {
             (Some((from, to)), ..) => (from, Some(to)),
@@ -138,14 +140,14 @@ impl Header {
         if hunks.is_empty() && to.is_none() {
             return Err(Error::failed(format!("Update file hunk for path '{path}' is empty")));
         }
-        Ok(Op { path, act: Act::Update { to, hunks } })
+        Ok(FileOp { path, act: FileAction::Update { to, hunks } })
     }
 }
 
 /// One hunk. Its counts say where it ends; where they are wrong, the look of the lines does.
-fn hunk(lines: &[&str], start: usize, old: usize, new: usize) -> (Hunk, usize) {
-    let hint = numbers(lines[start]).map(|(start, ..)| start);
-    let mut hunk = Hunk { line: start + 1, hint, ..Hunk::default() };
+fn hunk(lines: &[&str], start: usize, old: usize, new: usize) -> (PatchHunk, usize) {
+    let hint = parse_hunk_header(lines[start]).map(|(start, ..)| start);
+    let mut hunk = PatchHunk { line: start + 1, hint, ..PatchHunk::default() };
     let (mut olds, mut news) = (0, 0);
     let mut at = start + 1;
     while let Some(line) = lines.get(at) {
@@ -156,15 +158,15 @@ fn hunk(lines: &[&str], start: usize, old: usize, new: usize) -> (Hunk, usize) {
                 at += 1;
                 continue;
             }
-            Some(' ') => (Side::Both, &line[1..]),
-            Some('+') => (Side::New, &line[1..]),
-            Some('-') if (done || old == usize::MAX) && starts(lines, at) => break,
-            Some('-') => (Side::Old, &line[1..]),
-            None if !done && at + 1 < lines.len() => (Side::Both, ""),
+            Some(' ') => (LineSide::Context, &line[1..]),
+            Some('+') => (LineSide::Added, &line[1..]),
+            Some('-') if (done || old == usize::MAX) && is_diff_start(lines, at) => break,
+            Some('-') => (LineSide::Removed, &line[1..]),
+            None if !done && at + 1 < lines.len() => (LineSide::Context, ""),
             _ => break,
         };
-        olds += usize::from(side != Side::New);
-        news += usize::from(side != Side::Old);
+        olds += usize::from(side != LineSide::Added);
+        news += usize::from(side != LineSide::Removed);
         hunk.push(side, text);
         at += 1;
     }
@@ -175,8 +177,8 @@ fn hunk(lines: &[&str], start: usize, old: usize, new: usize) -> (Hunk, usize) {
 }
 
 /// Empty lines after a hunk whose counts are wrong are most likely no part of it.
-fn trim_blank_end(hunk: &mut Hunk) {
-    while let Some(Line { side: Side::Both, text }) = hunk.lines.last()
+fn trim_blank_end(hunk: &mut PatchHunk) {
+    while let Some(PatchLine { side: LineSide::Context, text }) = hunk.lines.last()
         && text.is_empty()
     {
         hunk.lines.pop();
@@ -200,15 +202,15 @@ fn git_names(names: &str) -> (Option<String>, Option<String>) {
 }
 
 /// A name as diffs write it: before a tab and a date, or in quotes with escapes.
-fn name(text: &str) -> String {
+fn parse_name(text: &str) -> String {
     let text = text.split('\t').next().unwrap_or(text).trim_end();
     match text.strip_prefix('"').and_then(|it| it.strip_suffix('"')) {
-        Some(quoted) => unquoted(quoted),
+        Some(quoted) => unquote_c_style(quoted),
         None => text.to_owned(),
     }
 }
 
-fn unquoted(text: &str) -> String {
+fn unquote_c_style(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.bytes().peekable();
     while let Some(byte) = rest.next() {

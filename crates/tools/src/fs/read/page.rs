@@ -9,17 +9,17 @@ pub(super) const FOLDED: usize = 1000;
 
 /// Some lines of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct TextPage {
     /// The file, as the model knows it.
     pub path: String,
     /// The lines as they are in the file; a `\r` before the end is still there.
-    pub(super) lines: Lines,
+    pub(super) lines: PageLines,
     /// Number of the first one, counted from 1.
     pub start: u64,
     /// How many lines the whole file has.
-    pub total: Total,
+    pub total: TotalLines,
     /// Why there are more lines than are shown.
-    pub cut: Option<CutBy>,
+    pub cut: Option<PageLimit>,
     /// Bytes of the whole file.
     pub size: u64,
     /// What is to be said about the encoding.
@@ -34,13 +34,13 @@ pub struct Page {
 
 /// Lines in one piece of memory, each with its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lines {
+pub(super) struct PageLines {
     text: String,
     /// Where the end of each line is, which is one byte long.
     ends: Vec<usize>,
 }
 
-impl Lines {
+impl PageLines {
     /// Lines that end at these places.
     pub(super) fn new(text: String, ends: Vec<usize>) -> Self {
         Self { text, ends }
@@ -61,49 +61,49 @@ impl Lines {
 
 /// How many lines a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Total {
+pub enum TotalLines {
     /// This many.
     Exactly(u64),
     /// More than this: the file is too large to count.
-    MoreThan(u64),
+    AtLeast(u64),
 }
 
-impl Total {
+impl TotalLines {
     /// The number alone.
     #[must_use]
     pub fn count(self) -> u64 {
         match self {
-            Self::Exactly(count) | Self::MoreThan(count) => count,
+            Self::Exactly(count) | Self::AtLeast(count) => count,
         }
     }
 }
 
-impl fmt::Display for Total {
+impl fmt::Display for TotalLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exactly(count) => write!(f, "{count}"),
-            Self::MoreThan(count) => write!(f, "more than {count}"),
+            Self::AtLeast(count) => write!(f, "more than {count}"),
         }
     }
 }
 
 /// What ended a page before the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CutBy {
+pub enum PageLimit {
     /// The number of lines asked for.
     Lines,
     /// The number of bytes allowed.
     Bytes,
 }
 
-impl Page {
+impl TextPage {
     /// The lines with their numbers, and below them what else there is to say. When there are more lines, `hint` says
     /// how to ask for line `n`.
     #[must_use]
     pub fn numbered(&self, hint: fn(n: u64) -> String) -> String {
         let mut text = String::with_capacity(self.lines.text.len() + 8 * self.lines.ends.len());
-        let mut number = Counter::from(self.start);
-        for line in self.shown() {
+        let mut number = LineNumberWriter::from(self.start);
+        for line in self.lines() {
             number.push(&mut text);
             text.push_str(line);
             text.push('\n');
@@ -116,13 +116,13 @@ impl Page {
 
     /// The lines alone, joined by newlines.
     #[must_use]
-    pub fn plain(&self) -> String {
-        self.shown().collect::<Vec<_>>().join("\n")
+    pub fn to_plain_text(&self) -> String {
+        self.lines().collect::<Vec<_>>().join("\n")
     }
 
     /// The lines with the ends that they have in the file.
     #[must_use]
-    pub fn exact(&self) -> String {
+    pub fn to_exact_text(&self) -> String {
         let length = self.lines.ends.last().map_or(0, |end| end + usize::from(self.ended));
         self.lines.text[..length].to_owned()
     }
@@ -130,9 +130,9 @@ impl Page {
     /// What there is to say below the lines, one remark each: that the file is empty, its encoding, where to go on.
     #[must_use]
     pub fn notes(&self, hint: fn(n: u64) -> String) -> Vec<String> {
-        let empty = (self.total == Total::Exactly(0)).then(|| format!("{} is empty", self.path));
+        let empty = (self.total == TotalLines::Exactly(0)).then(|| format!("{} is empty", self.path));
         let more = self
-            .next()
+            .next_line()
             .map(|next| format!("lines {}-{} of {}; go on with {}", self.start, next - 1, self.total, hint(next)));
         [empty, self.encoding.clone(), more].into_iter().flatten().collect()
     }
@@ -146,30 +146,30 @@ impl Page {
 
     /// The line after the last one shown, if there is one.
     #[must_use]
-    pub fn next(&self) -> Option<u64> {
+    pub fn next_line(&self) -> Option<u64> {
         let next = self.start + self.lines.ends.len() as u64;
         self.cut.map(|_| next)
     }
 
     /// Number of the last line shown; one less than the first when there is none.
     #[must_use]
-    pub fn last(&self) -> u64 {
+    pub fn last_line(&self) -> u64 {
         self.start + self.lines.ends.len() as u64 - 1
     }
 
-    fn shown(&self) -> impl Iterator<Item = &str> {
+    fn lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(|line| line.strip_suffix('\r').unwrap_or(line))
     }
 }
 
 /// Numbers in six columns, one after another. There may be a hundred thousand of them, so no formatter is asked.
-struct Counter {
+struct LineNumberWriter {
     digits: [u8; 20],
     /// Where the number begins.
     first: usize,
 }
 
-impl Counter {
+impl LineNumberWriter {
     fn from(number: u64) -> Self {
         let (mut digits, mut first, mut left) = ([b' '; 20], 20, number);
         while left > 0 || first == 20 {
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn numbers_stand_in_columns() {
         for first in [0, 1, 8, 95, 999_990, 99_999_995, u64::MAX - 20] {
-            let (mut text, mut counter) = (String::new(), Counter::from(first));
+            let (mut text, mut counter) = (String::new(), LineNumberWriter::from(first));
             for _ in 0..20 {
                 counter.push(&mut text);
             }

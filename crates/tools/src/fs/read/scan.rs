@@ -4,64 +4,70 @@ use std::time::Duration;
 
 use encoding_rs::Decoder;
 use helve_contract::{
-    Call, Error, FileFault, Result, SafePath,
-    ports::{Chunk, Span},
+    Call, Error, FileErrorKind, Result, SafePath,
+    ports::{FileChunk, Span},
 };
 use memchr::{memchr, memchr_iter};
 
 use super::{
-    CHUNK, Read,
-    known::{self, Known},
-    page::{CutBy, Lines, Page, Total},
+    CHUNK_BYTES, ReadTool,
+    known::{self, CachedLineIndex},
+    page::{PageLimit, PageLines, TextPage, TotalLines},
 };
-use crate::fs::text::{self, Charset, Format};
+use crate::fs::text::{self, Charset, TextFormat};
 
 /// The most text and the most lines in one page, whatever was asked for.
-const MOST: usize = 4 << 20;
-const MOST_LINES: usize = 200_000;
+const MAX_PAGE_BYTES: usize = 4 << 20;
+const MAX_PAGE_LINES: usize = 200_000;
 /// Files larger than this are not read to the end only to count their lines.
-const COUNTED: u64 = 256 << 20;
+const MAX_COUNTED_BYTES: u64 = 256 << 20;
 /// What is read at first from a place that is known to be near, at most, and what is added to an estimate.
-const NEAR: u64 = 256 << 10;
-const LEAST: u64 = 8 << 10;
+const MAX_NEAR_READ: u64 = 256 << 10;
+const MIN_NEAR_READ: u64 = 8 << 10;
 /// A change within this time of another one might not show in a file's times.
-const SETTLED: Duration = Duration::from_secs(2);
+const MTIME_GRANULARITY: Duration = Duration::from_secs(2);
 
 /// The page that was asked for. `head` is the file's first chunk.
 ///
 /// A file that changes while it is read is read again, so that no page is of two files; one that never stops changing,
 /// as a log may, is taken as it comes.
-pub(super) async fn page(call: &Call, path: &SafePath, read: &Read, format: Format, mut head: Chunk) -> Result<Page> {
+pub(super) async fn read_page(
+    call: &Call,
+    path: &SafePath,
+    read: &ReadTool,
+    format: TextFormat,
+    mut head: FileChunk,
+) -> Result<TextPage> {
     for _ in 0..2 {
-        if let Some(page) = once(call, path, read, format, head, Changes::Noticed).await? {
+        if let Some(page) = scan_once(call, path, read, format, head, OnChange::Noticed).await? {
             return Ok(page);
         }
-        head = call.host().read(path, Span::first(CHUNK)).await?;
+        head = call.host().read(path, Span::first(CHUNK_BYTES)).await?;
     }
-    let page = once(call, path, read, format, head, Changes::Accepted).await?;
-    page.ok_or_else(|| Error::file(path, FileFault::Changed))
+    let page = scan_once(call, path, read, format, head, OnChange::Accepted).await?;
+    page.ok_or_else(|| Error::file(path, FileErrorKind::Changed))
 }
 
 /// What a change of the file between two chunks means.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Changes {
+enum OnChange {
     Noticed,
     Accepted,
 }
 
 /// The page of a file that was read before, from the place nearest to it; `None` when nothing is known of the file, or
 /// it is not in the same state any more.
-pub(super) async fn known_page(call: &Call, path: &SafePath, read: &Read) -> Result<Option<Page>> {
-    let Some(known) = known::of(call, path) else { return Ok(None) };
-    let mut scan = Scan::new(read, known.format, &[]);
+pub(super) async fn read_indexed_page(call: &Call, path: &SafePath, read: &ReadTool) -> Result<Option<TextPage>> {
+    let Some(known) = known::lookup(call, path) else { return Ok(None) };
+    let mut scan = PageScanner::new(read, known.format, &[]);
     scan.end = known.end;
     let mut at;
-    (scan.line, at) = known.before(read.start.get());
+    (scan.line, at) = known.nearest_before(read.start.get());
     // About as much as the lines will take, and one more that shows that there are more.
-    let lines = read.start.get() - scan.line + read.limit.unwrap_or(MOST_LINES) as u64 + 2;
-    let mut step = (lines.saturating_mul(known.size / known.ends.max(1) + 1) + LEAST).min(NEAR);
+    let lines = read.start.get() - scan.line + read.limit.unwrap_or(MAX_PAGE_LINES) as u64 + 2;
+    let mut step = (lines.saturating_mul(known.size / known.ends.max(1) + 1) + MIN_NEAR_READ).min(MAX_NEAR_READ);
     while scan.full.is_none() && at < known.size {
-        call.still_wanted()?;
+        call.check_cancelled()?;
         let Ok(chunk) = call.host().read(path, Span { start: at, len: step.min(known.size - at) }).await else {
             return Ok(None);
         };
@@ -70,7 +76,7 @@ pub(super) async fn known_page(call: &Call, path: &SafePath, read: &Read) -> Res
         }
         at += chunk.bytes.len() as u64;
         scan.feed(&chunk.bytes, at >= known.size);
-        step = CHUNK;
+        step = CHUNK_BYTES;
     }
     if scan.full.is_some() {
         // What comes after the page is known already.
@@ -81,45 +87,45 @@ pub(super) async fn known_page(call: &Call, path: &SafePath, read: &Read) -> Res
 }
 
 /// Keeps where lines begin, unless the file is so new that a change in the same moment might not show.
-async fn remember(call: &Call, path: &SafePath, known: Known) {
+async fn store_index(call: &Call, path: &SafePath, known: CachedLineIndex) {
     // A stamp that holds a size alone does not tell two states apart.
     if known.stamp.0[1..] == [0; 3] {
         return;
     }
     let modified = call.host().stat(path).await.ok().and_then(|it| it.modified);
-    if modified.and_then(|it| it.elapsed().ok()).is_some_and(|it| it >= SETTLED) {
-        known.keep();
+    if modified.and_then(|it| it.elapsed().ok()).is_some_and(|it| it >= MTIME_GRANULARITY) {
+        known.store();
     }
 }
 
 /// Reads through the file once; `None` when it changed on the way.
-async fn once(
+async fn scan_once(
     call: &Call,
     path: &SafePath,
-    read: &Read,
-    format: Format,
-    head: Chunk,
-    changes: Changes,
-) -> Result<Option<Page>> {
+    read: &ReadTool,
+    format: TextFormat,
+    head: FileChunk,
+    changes: OnChange,
+) -> Result<Option<TextPage>> {
     let (size, stamp) = (head.size, head.stamp);
-    let mut scan = Scan::new(read, format, &head.bytes);
+    let mut scan = PageScanner::new(read, format, &head.bytes);
     let mut at = head.bytes.len() as u64;
     let mut bytes = head.bytes;
     bytes.drain(..format.bom.min(bytes.len()));
-    let is_long = size > CHUNK && scan.wide.is_none() && changes == Changes::Noticed;
-    let mut known = is_long.then(|| Known::new(call, path, (stamp, size), format, scan.end));
+    let is_long = size > CHUNK_BYTES && scan.wide.is_none() && changes == OnChange::Noticed;
+    let mut known = is_long.then(|| CachedLineIndex::new(call, path, (stamp, size), format, scan.end));
     loop {
         scan.feed(&bytes, at >= size);
         if let Some(known) = &mut known {
-            known.note(&bytes, at - bytes.len() as u64);
+            known.scan(&bytes, at - bytes.len() as u64);
         }
         let enough = scan.full.is_some() || scan.cut_in_line();
-        if at >= size || (enough && size > COUNTED && at >= COUNTED / 8) {
+        if at >= size || (enough && size > MAX_COUNTED_BYTES && at >= MAX_COUNTED_BYTES / 8) {
             break;
         }
-        call.still_wanted()?;
-        let chunk = call.host().read(path, Span { start: at, len: CHUNK.min(size - at) }).await?;
-        if chunk.stamp != stamp && changes == Changes::Noticed {
+        call.check_cancelled()?;
+        let chunk = call.host().read(path, Span { start: at, len: CHUNK_BYTES.min(size - at) }).await?;
+        if chunk.stamp != stamp && changes == OnChange::Noticed {
             return Ok(None);
         }
         if chunk.bytes.is_empty() {
@@ -131,14 +137,14 @@ async fn once(
         bytes = chunk.bytes;
     }
     if let Some(known) = known.filter(|_| at >= size) {
-        remember(call, path, known).await;
+        store_index(call, path, known).await;
     }
     scan.finish(path, read, size, at >= size).map(Some)
 }
 
 /// What is known of the lines so far.
-struct Scan {
-    format: Format,
+struct PageScanner {
+    format: TextFormat,
     wide: Option<Decoder>,
     end: u8,
     /// Number of the line that the next byte belongs to, counted from 1.
@@ -159,12 +165,12 @@ struct Scan {
     /// How long the line is that is being read.
     length: u64,
     last_ended: bool,
-    full: Option<CutBy>,
+    full: Option<PageLimit>,
     nul: Option<u64>,
 }
 
-impl Scan {
-    fn new(read: &Read, format: Format, head: &[u8]) -> Self {
+impl PageScanner {
+    fn new(read: &ReadTool, format: TextFormat, head: &[u8]) -> Self {
         let wide = match format.charset {
             Charset::Utf16Le => Some(encoding_rs::UTF_16LE.new_decoder_without_bom_handling()),
             Charset::Utf16Be => Some(encoding_rs::UTF_16BE.new_decoder_without_bom_handling()),
@@ -172,7 +178,7 @@ impl Scan {
         };
         // Files of old end their lines with a carriage return alone.
         let old = memchr(b'\n', head).is_none() && memchr(b'\r', head).is_some();
-        let bytes_left = read.max_bytes.unwrap_or(MOST).min(MOST);
+        let bytes_left = read.max_bytes.unwrap_or(MAX_PAGE_BYTES).min(MAX_PAGE_BYTES);
         let max_line = read.max_line.unwrap_or(usize::MAX);
         Self {
             format,
@@ -180,7 +186,7 @@ impl Scan {
             end: if old { b'\r' } else { b'\n' },
             line: 1,
             start: read.start.get(),
-            lines_left: read.limit.unwrap_or(MOST_LINES).min(MOST_LINES),
+            lines_left: read.limit.unwrap_or(MAX_PAGE_LINES).min(MAX_PAGE_LINES),
             bytes_left,
             max_bytes: bytes_left,
             keep: max_line.saturating_mul(4).min(bytes_left.saturating_add(4)),
@@ -215,13 +221,13 @@ impl Scan {
             bytes = rest;
         }
         if self.full.is_none() && self.length == 0 {
-            bytes = self.take(bytes);
+            bytes = self.take_lines(bytes);
         }
         while self.full.is_none() {
             let Some(at) = memchr(self.end, bytes) else { break };
             self.grow(&bytes[..at]);
             bytes = &bytes[at + 1..];
-            self.close(true);
+            self.end_line(true);
         }
         if self.full.is_none() {
             self.grow(bytes);
@@ -233,7 +239,7 @@ impl Scan {
 
     /// Takes lines together for as long as there is nothing to do with any of them but to keep it. What is left begins
     /// with another kind of line.
-    fn take<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+    fn take_lines<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (before, mut start) = (self.bytes.len(), 0);
         let already = self.kept.len();
         self.kept.reserve(self.lines_left.min(bytes.len() / 32));
@@ -274,13 +280,13 @@ impl Scan {
     }
 
     /// Where the line begins that is being read.
-    fn opened(&self) -> usize {
+    fn line_start(&self) -> usize {
         self.kept.last().map_or(0, |(end, _)| end + 1)
     }
 
     /// More of the line that is being read.
     fn grow(&mut self, bytes: &[u8]) {
-        let has = self.bytes.len() - self.opened();
+        let has = self.bytes.len() - self.line_start();
         let bytes_kept = &bytes[..self.keep.saturating_sub(has).min(bytes.len())];
         if self.nul.is_none() {
             self.nul = memchr(0, bytes_kept).map(|_| self.line);
@@ -290,15 +296,15 @@ impl Scan {
     }
 
     /// The line is complete: it is kept, or the page is full.
-    fn close(&mut self, ended: bool) {
-        let start = self.opened();
+    fn end_line(&mut self, ended: bool) {
+        let start = self.line_start();
         let cost = shown_bytes(&self.bytes[start..], self.max_line) + 1;
         // A page that whole lines fill less than half ends inside the next one.
         let is_filled = self.bytes_left <= self.max_bytes / 2;
         if self.lines_left == 0 {
-            self.full = Some(CutBy::Lines);
+            self.full = Some(PageLimit::Lines);
         } else if cost > self.bytes_left + 1 && is_filled && !self.kept.is_empty() {
-            self.full = Some(CutBy::Bytes);
+            self.full = Some(PageLimit::Bytes);
         } else if cost > self.bytes_left + 1 {
             self.bytes.truncate(start + self.bytes_left);
         }
@@ -320,7 +326,7 @@ impl Scan {
 
     /// Whether the line that is being read is longer than can be shown, so that only its length is of interest.
     fn cut_in_line(&self) -> bool {
-        self.line >= self.start && self.bytes.len() - self.opened() >= self.keep
+        self.line >= self.start && self.bytes.len() - self.line_start() >= self.keep
     }
 
     /// The lines that are kept, and how long each is in the file.
@@ -330,14 +336,14 @@ impl Scan {
     }
 
     /// The lines as text, where nothing about them is out of the ordinary.
-    fn as_they_are(&mut self) -> Option<Lines> {
+    fn take_valid_lines(&mut self) -> Option<PageLines> {
         let utf8 = self.wide.is_some() || self.format.charset == Charset::Utf8;
         let whole = |(line, length): (&[u8], u64)| line.len() <= self.max_line && line.len() as u64 == length;
         if !utf8 || !self.lines_kept().all(whole) {
             return None;
         }
         match String::from_utf8(std::mem::take(&mut self.bytes)) {
-            Ok(text) => Some(Lines::new(text, self.kept.iter().map(|(end, _)| *end).collect())),
+            Ok(text) => Some(PageLines::new(text, self.kept.iter().map(|(end, _)| *end).collect())),
             Err(error) => {
                 self.bytes = error.into_bytes();
                 None
@@ -346,10 +352,10 @@ impl Scan {
     }
 
     /// The lines as text, one by one: decoded, and cut where they are too long.
-    fn one_by_one(&mut self, whole: bool) -> Lines {
+    fn convert_lines(&mut self, whole: bool) -> PageLines {
         let damaged = self.lines_kept().any(|(line, _)| self.is_damaged(line));
         self.format.damaged |= damaged;
-        let mut lines = Lines::default();
+        let mut lines = PageLines::default();
         for (line, length) in self.lines_kept() {
             lines.push(&self.text(line, length, whole), self.end);
         }
@@ -363,12 +369,12 @@ impl Scan {
             && std::str::from_utf8(line).is_err_and(|error| error.error_len().is_some())
     }
 
-    fn finish(mut self, path: &SafePath, read: &Read, size: u64, whole: bool) -> Result<Page> {
+    fn finish(mut self, path: &SafePath, read: &ReadTool, size: u64, whole: bool) -> Result<TextPage> {
         if self.full.is_none() && self.line >= self.start && self.length > 0 {
-            self.close(false);
+            self.end_line(false);
         }
         if let Some(line) = self.nul.filter(|_| self.wide.is_none()) {
-            return Err(Error::file(path, FileFault::Binary(format!("data with a NUL byte in line {line}"))));
+            return Err(Error::file(path, FileErrorKind::Binary(format!("data with a NUL byte in line {line}"))));
         }
         // A last line without an end counts as well.
         let open = u64::from(self.length > 0 || (self.full.is_none() && !self.last_ended && !self.kept.is_empty()));
@@ -382,10 +388,10 @@ impl Scan {
         // What `max_line` cuts is cut on purpose.
         let is_long = |(line, length): (&[u8], u64)| (line.len() as u64) < length;
         let long = (self.max_line == usize::MAX).then(|| self.lines_kept().position(is_long)).flatten();
-        let more = self.full.or((!whole || start + shown <= count).then_some(CutBy::Lines));
-        let lines = self.as_they_are().unwrap_or_else(|| self.one_by_one(whole));
-        let total = if whole { Total::Exactly(count) } else { Total::MoreThan(count.saturating_sub(1)) };
-        Ok(Page {
+        let more = self.full.or((!whole || start + shown <= count).then_some(PageLimit::Lines));
+        let lines = self.take_valid_lines().unwrap_or_else(|| self.convert_lines(whole));
+        let total = if whole { TotalLines::Exactly(count) } else { TotalLines::AtLeast(count.saturating_sub(1)) };
+        Ok(TextPage {
             path: path.to_string(),
             lines,
             start,

@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range};
 use memchr::memmem;
 
 /// A text with `\n` at every line's end and each character folded, and the way back to the text it was made from.
-pub(super) struct Folded<'a> {
+pub(super) struct FoldedText<'a> {
     pub(super) text: Cow<'a, str>,
     /// Places after which the two run alike: offset here, offset in the original.
     marks: Vec<(usize, usize)>,
@@ -13,7 +13,7 @@ pub(super) struct Folded<'a> {
     old_style: bool,
 }
 
-impl<'a> Folded<'a> {
+impl<'a> FoldedText<'a> {
     /// With nothing folded but line ends.
     pub(super) fn new(text: &'a str) -> Self {
         Self::with(text, |it| it, |_| true)
@@ -69,20 +69,20 @@ impl<'a> Folded<'a> {
 }
 
 /// What to look for in a folded text.
-pub(super) fn plain(pattern: &str, within: &Folded) -> String {
+pub(super) fn fold_pattern(pattern: &str, within: &FoldedText) -> String {
     let plain = pattern.replace("\r\n", "\n");
     if within.old_style { plain.replace('\r', "\n") } else { plain }
 }
 
 /// How most lines of a text end; `None` when it has no line ends.
-pub(super) fn usual(text: &str) -> Option<&'static str> {
+pub(super) fn dominant_line_end(text: &str) -> Option<&'static str> {
     if memchr::memchr(b'\r', text.as_bytes()).is_none() {
         return memchr::memchr(b'\n', text.as_bytes()).map(|_| "\n");
     }
-    most(breaks(text))
+    most_common(breaks(text))
 }
 
-fn most(breaks: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+fn most_common(breaks: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let mut counts = [("\n", 0), ("\r\n", 0), ("\r", 0)];
     for it in breaks {
         counts.iter_mut().filter(|(end, _)| *end == it).for_each(|(_, count)| *count += 1);
@@ -104,9 +104,9 @@ fn breaks(text: &str) -> impl Iterator<Item = &'static str> {
 }
 
 /// The new text with the line ends of what it replaces; where that has none, with the usual ones of the file.
-pub(super) fn fitted(new: &str, matched: &str, usual: Option<&'static str>) -> String {
+pub(super) fn adapt_line_ends(new: &str, matched: &str, usual: Option<&'static str>) -> String {
     let here: Vec<_> = breaks(matched).filter(|it| *it != "\r" || usual == Some("\r")).collect();
-    let Some(end) = most(here.iter().copied()).or(usual) else { return new.to_owned() };
+    let Some(end) = most_common(here.iter().copied()).or(usual) else { return new.to_owned() };
     let plain = new.replace("\r\n", "\n");
     let lines: Vec<_> = plain.split('\n').collect();
     // Line for line where there are equally many, so that a file with mixed ends keeps each where it is.
@@ -123,7 +123,7 @@ pub(super) fn fitted(new: &str, matched: &str, usual: Option<&'static str>) -> S
 
 /// The lines in which these places are, counted from 1. The places are in order.
 pub(super) fn line_numbers(text: &str, places: impl Iterator<Item = usize>) -> Vec<usize> {
-    let end = if usual(text) == Some("\r") { b'\r' } else { b'\n' };
+    let end = if dominant_line_end(text) == Some("\r") { b'\r' } else { b'\n' };
     let (mut line, mut from) = (1, 0);
     places
         .map(|at| {
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn finds_the_way_back() {
         let text = "a\r\n“b”\nc\r\nd";
-        let folded = Folded::with(text, |it| if matches!(it, '“' | '”') { '"' } else { it }, str::is_ascii);
+        let folded = FoldedText::with(text, |it| if matches!(it, '“' | '”') { '"' } else { it }, str::is_ascii);
         assert_eq!(folded.text, "a\n\"b\"\nc\nd");
         let found: Vec<_> = folded.find("\n\"b\"\nc\n").map(|range| &text[range]).collect();
         assert_eq!(found, ["\r\n“b”\nc\r\n"]);
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn new_lines_end_as_the_old_ones_did() {
-        assert_eq!(fitted("x\ny", "a\r\nb", Some("\n")), "x\r\ny");
-        assert_eq!(fitted("x\ny\n", "a\r\nb\n", None), "x\r\ny\n");
-        assert_eq!(fitted("x\ny\nz", "a", Some("\r\n")), "x\r\ny\r\nz");
-        assert_eq!(fitted("x\r\ny", "a", Some("\n")), "x\ny");
-        assert_eq!(fitted("x\r\ny", "a", None), "x\r\ny");
+        assert_eq!(adapt_line_ends("x\ny", "a\r\nb", Some("\n")), "x\r\ny");
+        assert_eq!(adapt_line_ends("x\ny\n", "a\r\nb\n", None), "x\r\ny\n");
+        assert_eq!(adapt_line_ends("x\ny\nz", "a", Some("\r\n")), "x\r\ny\r\nz");
+        assert_eq!(adapt_line_ends("x\r\ny", "a", Some("\n")), "x\ny");
+        assert_eq!(adapt_line_ends("x\r\ny", "a", None), "x\r\ny");
     }
 }

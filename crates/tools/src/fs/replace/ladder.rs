@@ -11,40 +11,48 @@ use memchr::memmem;
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
 
 use super::{
-    Finds, Refusal, Rung,
-    ends::{self, Folded, fitted, usual},
+    MatchLevel, ReplaceError, TextMatches,
+    ends::{self, FoldedText, adapt_line_ends, dominant_line_end},
 };
 
 /// Climbs until a rung finds something.
-pub(super) fn climb(text: &str, old: &str, new: &str, all: bool) -> Result<(Finds, Rung), Refusal> {
+pub(super) fn find_tolerant(
+    text: &str,
+    old: &str,
+    new: &str,
+    all: bool,
+) -> Result<(TextMatches, MatchLevel), ReplaceError> {
     for (rung, find) in [
-        (Rung::TrailingBlanks, trailing_blanks as fn(&str, &str, &str, bool) -> Result<Finds, Refusal>),
-        (Rung::Indentation, indentation),
-        (Rung::Typography, typography),
+        (
+            MatchLevel::TrailingBlanks,
+            trailing_blanks as fn(&str, &str, &str, bool) -> Result<TextMatches, ReplaceError>,
+        ),
+        (MatchLevel::Indentation, indentation),
+        (MatchLevel::Typography, typography),
     ] {
         let finds = find(text, old, new, all)?;
         if finds.count > 0 {
             return Ok((finds, rung));
         }
     }
-    Ok((Finds::default(), Rung::Exact))
+    Ok((TextMatches::default(), MatchLevel::Exact))
 }
 
 /// A line of a file: where it is without its end, and where the next one begins.
-struct Line<'a> {
+struct LineRef<'a> {
     text: &'a str,
     start: usize,
     next: usize,
 }
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn lines(text: &str) -> Vec<LineRef<'_>> {
     let mut at = 0;
     text.split_inclusive('\n')
         .map(|whole| {
             let start = at;
             at += whole.len();
             let text = whole.strip_suffix('\n').unwrap_or(whole);
-            Line { text: text.strip_suffix('\r').unwrap_or(text), start, next: at }
+            LineRef { text: text.strip_suffix('\r').unwrap_or(text), start, next: at }
         })
         .collect()
 }
@@ -58,7 +66,7 @@ fn pattern(old: &str) -> (Vec<&str>, bool) {
 
 /// The windows of the file in which all lines are alike once `bare` has taken off what does not count, none over
 /// another.
-fn windows(file: &[Line], old: &[&str], ended: bool, bare: fn(&str) -> &str) -> Vec<Range<usize>> {
+fn windows(file: &[LineRef], old: &[&str], ended: bool, bare: fn(&str) -> &str) -> Vec<Range<usize>> {
     if old.iter().all(|line| line.trim().is_empty()) {
         return Vec::new();
     }
@@ -84,32 +92,32 @@ fn windows(file: &[Line], old: &[&str], ended: bool, bare: fn(&str) -> &str) -> 
 }
 
 /// The bytes of a window: whole lines, the last one with its end only when the pattern has one.
-fn span(file: &[Line], window: &Range<usize>, ended: bool) -> Range<usize> {
+fn span(file: &[LineRef], window: &Range<usize>, ended: bool) -> Range<usize> {
     let last = &file[window.end - 1];
     file[window.start].start..if ended { last.next } else { last.start + last.text.len() }
 }
 
-fn without_tail(line: &str) -> &str {
+fn trim_end(line: &str) -> &str {
     line.trim_end_matches([' ', '\t'])
 }
 
-fn without_blanks(line: &str) -> &str {
+fn trim(line: &str) -> &str {
     line.trim_matches([' ', '\t'])
 }
 
-fn trailing_blanks(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
-    let (file, (lines, ended), usual) = (lines(text), pattern(old), usual(text));
-    let places = windows(&file, &lines, ended, without_tail).into_iter().map(|window| span(&file, &window, ended));
-    Finds::gather(places, all, |range| Some(fitted(new, &text[range.clone()], usual)))
+fn trailing_blanks(text: &str, old: &str, new: &str, all: bool) -> Result<TextMatches, ReplaceError> {
+    let (file, (lines, ended), usual) = (lines(text), pattern(old), dominant_line_end(text));
+    let places = windows(&file, &lines, ended, trim_end).into_iter().map(|window| span(&file, &window, ended));
+    TextMatches::gather(places, all, |range| Some(adapt_line_ends(new, &text[range.clone()], usual)))
 }
 
-fn indentation(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
-    let (file, (lines, ended), usual) = (lines(text), pattern(old), usual(text));
-    let places = windows(&file, &lines, ended, without_blanks).into_iter().map(|window| span(&file, &window, ended));
-    Finds::gather(places, all, |range| {
+fn indentation(text: &str, old: &str, new: &str, all: bool) -> Result<TextMatches, ReplaceError> {
+    let (file, (lines, ended), usual) = (lines(text), pattern(old), dominant_line_end(text));
+    let places = windows(&file, &lines, ended, trim).into_iter().map(|window| span(&file, &window, ended));
+    TextMatches::gather(places, all, |range| {
         let here: Vec<_> = text[range.clone()].split('\n').collect();
-        let new = Indents::learn(&here, &lines)?.apply(new)?;
-        Some(fitted(&new, &text[range.clone()], usual))
+        let new = IndentMap::learn(&here, &lines)?.apply(new)?;
+        Some(adapt_line_ends(&new, &text[range.clone()], usual))
     })
 }
 
@@ -118,9 +126,9 @@ fn indent(line: &str) -> &str {
 }
 
 /// Which indentation of a pattern stands for which in the file.
-struct Indents<'a>(BTreeMap<&'a str, &'a str>);
+struct IndentMap<'a>(BTreeMap<&'a str, &'a str>);
 
-impl<'a> Indents<'a> {
+impl<'a> IndentMap<'a> {
     /// `None` where one indentation would have to stand for two.
     fn learn(file: &[&'a str], old: &[&'a str]) -> Option<Self> {
         let mut known = BTreeMap::new();
@@ -166,7 +174,7 @@ impl<'a> Indents<'a> {
 }
 
 /// A character in its plainest form. Every one stands for exactly one.
-pub(super) fn plain(it: char) -> char {
+pub(super) fn to_ascii_punctuation(it: char) -> char {
     match it {
         '\u{2018}'..='\u{201b}' | '\u{2032}' => '\'',
         '\u{201c}'..='\u{201f}' | '\u{2033}' => '"',
@@ -176,19 +184,19 @@ pub(super) fn plain(it: char) -> char {
     }
 }
 
-fn typography(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
-    let (folded, usual) = (Folded::with(text, plain, str::is_ascii), usual(text));
-    let sought: String = ends::plain(old, &folded).chars().map(plain).collect();
+fn typography(text: &str, old: &str, new: &str, all: bool) -> Result<TextMatches, ReplaceError> {
+    let (folded, usual) = (FoldedText::with(text, to_ascii_punctuation, str::is_ascii), dominant_line_end(text));
+    let sought: String = ends::fold_pattern(old, &folded).chars().map(to_ascii_punctuation).collect();
     let (old, new) = (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"));
-    Finds::gather(folded.find(&sought), all, |range| {
+    TextMatches::gather(folded.find(&sought), all, |range| {
         let here = text[range.clone()].replace("\r\n", "\n");
-        Some(fitted(&styled(&here, &old, &new), &text[range.clone()], usual))
+        Some(adapt_line_ends(&apply_file_style(&here, &old, &new), &text[range.clone()], usual))
     })
 }
 
 /// The new text in the style of the file: what it has in common with the old text is taken from the file, and new
 /// quotes are curled where the file's are.
-fn styled(here: &str, old: &str, new: &str) -> String {
+fn apply_file_style(here: &str, old: &str, new: &str) -> String {
     let (here, old, new): (Vec<_>, Vec<_>, Vec<_>) =
         (here.chars().collect(), old.chars().collect(), new.chars().collect());
     if here.len() != old.len() {

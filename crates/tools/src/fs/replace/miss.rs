@@ -5,33 +5,33 @@ use std::time::Duration;
 use similar::TextDiff;
 
 use super::{
-    ends::{self, Folded},
-    ladder::plain,
+    ends::{self, FoldedText},
+    ladder::to_ascii_punctuation,
 };
 
 /// The most lines and bytes of the file that are shown.
-const SHOWN: (usize, usize) = (60, 4000);
+const MAX_SHOWN: (usize, usize) = (60, 4000);
 /// How many lines of the text are looked for, and how many candidates are compared closely.
-const ANCHORS: usize = 8;
+const MAX_ANCHORS: usize = 8;
 const CANDIDATES: usize = 12;
 
 /// What to say about a text that is not there.
 pub(super) fn explain(text: &str, old: &str, new: &str) -> String {
-    let folded = Folded::new(text);
+    let folded = FoldedText::new(text);
     let file = &*folded.text;
-    let old = &*ends::plain(old, &folded);
-    let new = &*ends::plain(new, &folded);
+    let old = &*ends::fold_pattern(old, &folded);
+    let new = &*ends::fold_pattern(new, &folded);
     if text.is_empty() {
         return "the file is empty".to_owned();
     }
     let mut parts = vec!["the text to replace was not found".to_owned()];
-    parts.extend(slip(file, old));
+    parts.extend(known_mistake(file, old));
     let done = new.trim().len() >= 3 && file.contains(new);
     if done {
         let line = line_of(file, file.find(new).unwrap_or(0));
         parts.push(format!("the new text is there already, at line {line}: perhaps the change was made before"));
     }
-    match nearest(file, old).or_else(|| blanks_around(file, old)).or_else(|| longest_start(file, old)) {
+    match nearest(file, old).or_else(|| whitespace_mismatch(file, old)).or_else(|| longest_prefix_match(file, old)) {
         Some(near) => parts.push(near),
         None if done || parts.len() > 1 => {}
         None => parts.push("nothing in the file looks like it; read the file again".to_owned()),
@@ -40,7 +40,7 @@ pub(super) fn explain(text: &str, old: &str, new: &str) -> String {
 }
 
 /// A slip that is known by undoing it: escapes, line numbers, blanks around the text.
-fn slip(file: &str, old: &str) -> Option<String> {
+fn known_mistake(file: &str, old: &str) -> Option<String> {
     let there = |text: &str| !text.trim().is_empty() && file.contains(text);
     let unescaped = old.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\'", "'");
     if unescaped != old && there(&unescaped) {
@@ -56,7 +56,7 @@ fn slip(file: &str, old: &str) -> Option<String> {
     if escaped != old && there(&escaped) {
         return Some("it has real line breaks or tabs where the file has the two characters `\\n` or `\\t`".into());
     }
-    let bare: Vec<_> = old.split('\n').map(unnumbered).collect();
+    let bare: Vec<_> = old.split('\n').map(strip_line_number).collect();
     if bare.iter().zip(old.split('\n')).any(|(bare, line)| bare.len() < line.len()) && there(&bare.join("\n")) {
         return Some("it has the line numbers of a listing, which are not in the file; leave them out".into());
     }
@@ -67,7 +67,7 @@ fn slip(file: &str, old: &str) -> Option<String> {
 }
 
 /// A line without the number that a listing puts before it.
-fn unnumbered(line: &str) -> &str {
+fn strip_line_number(line: &str) -> &str {
     let rest = line.trim_start_matches(' ').trim_start_matches(|it: char| it.is_ascii_digit());
     if rest.len() < line.len() { rest.strip_prefix('\t').or(rest.strip_prefix('→')).unwrap_or(line) } else { line }
 }
@@ -79,7 +79,7 @@ fn nearest(file: &str, old: &str) -> Option<String> {
     let (start, count) = window(&lines, &wanted)?;
     let near = &lines[start..start + count];
     let shown = near.join("\n");
-    if shown.len() > SHOWN.1 || count > SHOWN.0 {
+    if shown.len() > MAX_SHOWN.1 || count > MAX_SHOWN.0 {
         let differ = differing(near, &wanted, start);
         return Some(format!("lines {}-{} look most like it, and differ in {differ}", start + 1, start + count));
     }
@@ -121,27 +121,27 @@ fn difference(near: &str, old: &str) -> Option<String> {
     if by(|it| it.split_whitespace().collect()) {
         return Some("blanks and line breaks".into());
     }
-    if by(|it| it.chars().map(plain).collect()) {
+    if by(|it| it.chars().map(to_ascii_punctuation).collect()) {
         return Some("the style of quotes, dashes or blanks".into());
     }
     if by(str::to_lowercase) {
         return Some("upper and lower case".into());
     }
-    by(|it| it.to_lowercase().chars().map(plain).filter(|it| !it.is_whitespace()).collect())
+    by(|it| it.to_lowercase().chars().map(to_ascii_punctuation).filter(|it| !it.is_whitespace()).collect())
         .then(|| "blanks, case, quotes or dashes".into())
 }
 
 /// The window of lines that looks most like the wanted ones: its first line (counted from 0) and its length.
 fn window(lines: &[&str], wanted: &[&str]) -> Option<(usize, usize)> {
-    let sketches: Vec<_> = lines.iter().map(|line| Sketch::of(line)).collect();
-    let mut anchors: Vec<_> = wanted.iter().map(|line| Sketch::of(line)).enumerate().collect();
+    let sketches: Vec<_> = lines.iter().map(|line| BigramSet::of(line)).collect();
+    let mut anchors: Vec<_> = wanted.iter().map(|line| BigramSet::of(line)).enumerate().collect();
     anchors.sort_by_key(|(_, sketch)| std::cmp::Reverse(sketch.size()));
-    anchors.truncate(ANCHORS);
+    anchors.truncate(MAX_ANCHORS);
     anchors.retain(|(_, sketch)| sketch.size() > 0);
     let mut votes = vec![0.0_f32; lines.len()];
     for (offset, anchor) in &anchors {
         for (at, sketch) in sketches.iter().enumerate().skip(*offset) {
-            let likeness = anchor.likeness(sketch);
+            let likeness = anchor.similarity(sketch);
             if likeness > 0.4 {
                 votes[at - offset] += likeness;
             }
@@ -152,7 +152,7 @@ fn window(lines: &[&str], wanted: &[&str]) -> Option<(usize, usize)> {
     let old = wanted.join("\n");
     let ratio = |start: usize, count: usize| {
         let end = (start + count).min(lines.len());
-        (likeness(&lines[start..end].join("\n"), &old), start, end - start)
+        (similarity(&lines[start..end].join("\n"), &old), start, end - start)
     };
     let nearest = best
         .iter()
@@ -166,7 +166,7 @@ fn window(lines: &[&str], wanted: &[&str]) -> Option<(usize, usize)> {
 }
 
 /// How alike two texts are, from 0 to 1. Only the beginning of long ones is looked at.
-fn likeness(a: &str, b: &str) -> f32 {
+fn similarity(a: &str, b: &str) -> f32 {
     let short = |text: &str| text.chars().take(3000).collect::<String>();
     let (a, b) = (short(a), short(b));
     TextDiff::configure().timeout(Duration::from_millis(60)).diff_chars(&a, &b).ratio()
@@ -174,9 +174,9 @@ fn likeness(a: &str, b: &str) -> f32 {
 
 /// Which pairs of letters a line has, blanks and case aside: cheap to compare.
 #[derive(Clone, Copy)]
-struct Sketch([u64; 4]);
+struct BigramSet([u64; 4]);
 
-impl Sketch {
+impl BigramSet {
     fn of(line: &str) -> Self {
         let mut bits = [0; 4];
         let mut last = 0_usize;
@@ -193,7 +193,7 @@ impl Sketch {
         self.0.iter().map(|it| it.count_ones()).sum()
     }
 
-    fn likeness(&self, other: &Self) -> f32 {
+    fn similarity(&self, other: &Self) -> f32 {
         let both: u32 = self.0.iter().zip(other.0).map(|(a, b)| (a & b).count_ones()).sum();
         let all = self.size() + other.size();
         if all == 0 { 0.0 } else { 2.0 * both as f32 / all as f32 }
@@ -201,14 +201,14 @@ impl Sketch {
 }
 
 /// Where a part of a line is that has other blanks around it.
-fn blanks_around(file: &str, old: &str) -> Option<String> {
+fn whitespace_mismatch(file: &str, old: &str) -> Option<String> {
     let bare = old.trim();
     let at = file.find(bare).filter(|_| bare.len() >= 3 && bare != old)?;
     Some(format!("it is there with other blanks around it, at line {}", line_of(file, at)))
 }
 
 /// How far the text is there, where a good part of it is: for files whose lines are too long to be compared.
-fn longest_start(file: &str, old: &str) -> Option<String> {
+fn longest_prefix_match(file: &str, old: &str) -> Option<String> {
     let ends: Vec<_> = old.char_indices().map(|(at, it)| at + it.len_utf8()).take(10_000).collect();
     let finder = |count: usize| memchr::memmem::find(file.as_bytes(), &old.as_bytes()[..ends[count - 1]]);
     let (mut least, mut most) = (0, ends.len());

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use super::*;
 
 /// How a file may be written: a way to encode it, with a mark or without, and letters that it has.
-fn formats() -> impl Strategy<Value = (Format, &'static str)> {
-    let plain = |charset, letters| (Format { charset, bom: 0, damaged: false }, letters);
-    let marked = |charset, bom, letters| (Format { charset, bom, damaged: false }, letters);
+fn formats() -> impl Strategy<Value = (TextFormat, &'static str)> {
+    let plain = |charset, letters| (TextFormat { charset, bom: 0, damaged: false }, letters);
+    let marked = |charset, bom, letters| (TextFormat { charset, bom, damaged: false }, letters);
     prop::sample::select(vec![
         plain(Charset::Utf8, "abé日😀 \t“”"),
         marked(Charset::Utf8, 3, "abé日😀 \t"),
@@ -24,7 +24,7 @@ fn formats() -> impl Strategy<Value = (Format, &'static str)> {
     ])
 }
 
-fn mark(format: Format) -> &'static [u8] {
+fn mark(format: TextFormat) -> &'static [u8] {
     match (format.charset, format.bom) {
         (Charset::Utf8, 3) => b"\xef\xbb\xbf",
         (Charset::Utf16Le, 2) => b"\xff\xfe",
@@ -33,7 +33,7 @@ fn mark(format: Format) -> &'static [u8] {
     }
 }
 
-fn file(format: Format, text: &str) -> Vec<u8> {
+fn file(format: TextFormat, text: &str) -> Vec<u8> {
     [mark(format), &text::encode(text, format.charset).unwrap()].concat()
 }
 
@@ -65,19 +65,19 @@ proptest! {
         let matched = format!("<{old}>");
         let bytes = file(format, &format!("{before}{matched}{after}"));
         let sent = matched.replace("\r\n", "\n");
-        let wanted = Wanted { old: &sent, new: &format!("<{new}!>"), all: false, tolerance: Tolerance::Exact };
+        let wanted = Replacement { old: &sent, new: &format!("<{new}!>"), all: false, tolerance: Tolerance::Exact };
         match replace(&bytes, format, &wanted) {
             Ok(made) => {
                 let (head, tail) = (file(format, &before), text::encode(&after, format.charset).unwrap());
                 prop_assert!(made.bytes.starts_with(&head));
                 prop_assert!(made.bytes.ends_with(&tail));
-                let decoded = Decoded::new(&made.bytes, format);
+                let decoded = DecodedText::new(&made.bytes, format);
                 let middle = decoded.text.strip_prefix(&*before).unwrap().strip_suffix(&*after).unwrap();
                 let plain = |it: &str| it.replace("\r\n", "\n").replace('\r', "\n");
                 prop_assert_eq!(plain(middle), plain(&format!("<{new}!>")));
             }
             // A lone return in a file of newlines is no line end, and cannot always be told from one that was sent.
-            Err(Refusal::Missing(_)) => prop_assert!(matched.contains('\r')),
+            Err(ReplaceError::Missing(_)) => prop_assert!(matched.contains('\r')),
             Err(other) => prop_assert!(false, "{other:?}"),
         }
     }
@@ -89,13 +89,13 @@ proptest! {
     ) {
         let Ok(format) = text::detect(&bytes, true) else { return Ok(()) };
         let tolerance = if tolerant { Tolerance::Tolerant } else { Tolerance::Exact };
-        _ = replace(&bytes, format, &Wanted { old: &old, new: &new, all, tolerance });
+        _ = replace(&bytes, format, &Replacement { old: &old, new: &new, all, tolerance });
         // And with a text that is there.
-        let text = Decoded::new(&bytes, format).text.into_owned();
+        let text = DecodedText::new(&bytes, format).text.into_owned();
         let chars: Vec<_> = text.chars().collect();
         let (from, to) = (cut.0.min(chars.len()), cut.1.min(chars.len()));
         let old: String = chars[from.min(to)..from.max(to)].iter().collect();
-        if let Ok(made) = replace(&bytes, format, &Wanted { old: &old, new: &new, all, tolerance }) {
+        if let Ok(made) = replace(&bytes, format, &Replacement { old: &old, new: &new, all, tolerance }) {
             prop_assert!(made.count > 0);
         }
     }
@@ -106,8 +106,8 @@ proptest! {
     ) {
         let text = format!("{before}  <{body}>  \n{after}");
         let old = format!("{}<{}>", " ".repeat(indent), body.replace('“', "\"").replace('’', "'"));
-        let wanted = Wanted { old: &old, new: &old.replace('>', "!>"), all: false, tolerance: Tolerance::Tolerant };
-        if let Ok(made) = replace(text.as_bytes(), Format::UTF8, &wanted) {
+        let wanted = Replacement { old: &old, new: &old.replace('>', "!>"), all: false, tolerance: Tolerance::Tolerant };
+        if let Ok(made) = replace(text.as_bytes(), TextFormat::UTF8, &wanted) {
             let made = String::from_utf8(made.bytes).unwrap();
             prop_assert!(made.starts_with(&before), "{:?} {:?}", text, made);
             prop_assert!(made.ends_with(&after));
@@ -120,20 +120,20 @@ proptest! {
 
 #[test]
 fn a_proof_fails_where_another_byte_changed() {
-    let made = Made { bytes: b"aXcd".to_vec(), parts: vec!["a", "X", "cd"], changes: vec![(1..2, 1..2)] };
-    assert!(made.is_proved(b"abcd", Format::UTF8));
-    assert!(!made.is_proved(b"abce", Format::UTF8));
-    assert!(!made.is_proved(b"Abcd", Format::UTF8));
-    assert!(!made.is_proved(b"abcd?", Format::UTF8));
+    let made = VerifiedResult { bytes: b"aXcd".to_vec(), parts: vec!["a", "X", "cd"], changes: vec![(1..2, 1..2)] };
+    assert!(made.verify(b"abcd", TextFormat::UTF8));
+    assert!(!made.verify(b"abce", TextFormat::UTF8));
+    assert!(!made.verify(b"Abcd", TextFormat::UTF8));
+    assert!(!made.verify(b"abcd?", TextFormat::UTF8));
 }
 
 #[test]
 fn a_flood_of_matches_stays_small() {
     let file = vec![b'a'; 1 << 20];
-    let wanted = |all| Wanted { old: "a", new: "a long text instead", all, tolerance: Tolerance::Exact };
-    let several = replace(&file, Format::UTF8, &wanted(false)).unwrap_err();
-    assert_eq!(several, Refusal::Several(1 << 20, vec![1; 10]));
+    let wanted = |all| Replacement { old: "a", new: "a long text instead", all, tolerance: Tolerance::Exact };
+    let several = replace(&file, TextFormat::UTF8, &wanted(false)).unwrap_err();
+    assert_eq!(several, ReplaceError::Ambiguous(1 << 20, vec![1; 10]));
     let flood = "x".repeat(1 << 10);
-    let all = Wanted { new: &flood, ..wanted(true) };
-    assert_eq!(replace(&file, Format::UTF8, &all).unwrap_err(), Refusal::TooLarge);
+    let all = Replacement { new: &flood, ..wanted(true) };
+    assert_eq!(replace(&file, TextFormat::UTF8, &all).unwrap_err(), ReplaceError::TooLarge);
 }

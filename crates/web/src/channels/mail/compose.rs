@@ -3,11 +3,11 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helve_contract::{
     jiff::{Timestamp, fmt::rfc2822::DateTimePrinter},
-    ports::Outgoing,
+    ports::OutgoingFile,
 };
 use sha2::{Digest, Sha256};
 
-use crate::search::clean;
+use crate::search::single_line;
 
 /// Somebody with an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,15 +21,15 @@ impl Mailbox {
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text.trim().strip_suffix('>').and_then(|it| it.rsplit_once('<')) {
             Some((name, address)) => {
-                let name = clean(name.trim().trim_matches('"'), 100);
-                Some(Self { name: (!name.is_empty()).then_some(name), ..Self::bare(address)? })
+                let name = single_line(name.trim().trim_matches('"'), 100);
+                Some(Self { name: (!name.is_empty()).then_some(name), ..Self::parse_address(address)? })
             }
-            None => Self::bare(text.trim()),
+            None => Self::parse_address(text.trim()),
         }
     }
 
     /// Reads an address by itself: one `@`, and nothing that means something to a server.
-    pub(super) fn bare(text: &str) -> Option<Self> {
+    pub(super) fn parse_address(text: &str) -> Option<Self> {
         let (local, domain) = text.split_once('@')?;
         let is_local = |it: u8| it.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~.".contains(&it);
         let is_domain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'.');
@@ -39,42 +39,42 @@ impl Mailbox {
         (fits && plain).then(|| Self { name: None, address: text.to_owned() })
     }
 
-    fn written(&self) -> String {
+    fn to_header(&self) -> String {
         match &self.name {
-            Some(name) => format!("{} <{}>", word(name, true), self.address),
+            Some(name) => format!("{} <{}>", encode_header_text(name, true), self.address),
             None => self.address.clone(),
         }
     }
 }
 
 /// A message with all that it needs.
-pub(super) struct Letter<'a> {
+pub(super) struct MailMessage<'a> {
     pub(super) from: &'a Mailbox,
     pub(super) to: &'a Mailbox,
     /// Without one, the first line of the text is it.
     pub(super) subject: Option<&'a str>,
     pub(super) text: &'a str,
-    pub(super) file: Option<&'a Outgoing>,
+    pub(super) file: Option<&'a OutgoingFile>,
     pub(super) now: Timestamp,
     /// Session and call, from which the id of the message is made.
-    pub(super) mark: (&'a str, &'a str),
+    pub(super) id_seed: (&'a str, &'a str),
 }
 
-impl Letter<'_> {
+impl MailMessage<'_> {
     /// The whole message, lines ending in CR LF.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn render(&self) -> String {
         let first = self.text.lines().find(|it| !it.trim().is_empty()).unwrap_or("Message");
-        let subject = clean(self.subject.unwrap_or(first), 78);
-        let mark = self.mark();
+        let subject = single_line(self.subject.unwrap_or(first), 78);
+        let mark = self.message_id();
         let domain = self.from.address.split_once('@').map_or("localhost", |(_, domain)| domain);
         let mut out = String::new();
         let mut line = |text: &str| {
             out.push_str(text);
             out.push_str("\r\n");
         };
-        line(&format!("From: {}", self.from.written()));
-        line(&format!("To: {}", self.to.written()));
-        line(&format!("Subject: {}", word(&subject, false)));
+        line(&format!("From: {}", self.from.to_header()));
+        line(&format!("To: {}", self.to.to_header()));
+        line(&format!("Subject: {}", encode_header_text(&subject, false)));
         if let Ok(date) = DateTimePrinter::new().timestamp_to_string(&self.now) {
             line(&format!("Date: {date}"));
         }
@@ -86,7 +86,7 @@ impl Letter<'_> {
                 line(TEXT);
                 line(BASE64);
                 line("");
-                line(&lines(self.text.as_bytes()));
+                line(&base64_lines(self.text.as_bytes()));
             }
             Some(file) => {
                 line(&format!("Content-Type: multipart/mixed; boundary=\"={mark}\""));
@@ -95,21 +95,21 @@ impl Letter<'_> {
                 line(TEXT);
                 line(BASE64);
                 line("");
-                line(&lines(self.text.as_bytes()));
+                line(&base64_lines(self.text.as_bytes()));
                 line(&format!("--={mark}"));
-                line(&format!("Content-Type: {}", mime(&file.media.mime)));
+                line(&format!("Content-Type: {}", safe_mime_type(&file.media.mime)));
                 line(BASE64);
-                line(&format!("Content-Disposition: attachment;\r\n filename*=UTF-8''{}", percent(&file.name)));
+                line(&format!("Content-Disposition: attachment;\r\n filename*=UTF-8''{}", percent_encode(&file.name)));
                 line("");
-                line(&lines(&file.media.bytes));
+                line(&base64_lines(&file.media.bytes));
                 line(&format!("--={mark}--"));
             }
         }
         out
     }
 
-    fn mark(&self) -> String {
-        let told = format!("{}\n{}\n{}\n{}", self.mark.0, self.mark.1, self.now, self.to.address);
+    fn message_id(&self) -> String {
+        let told = format!("{}\n{}\n{}\n{}", self.id_seed.0, self.id_seed.1, self.now, self.to.address);
         let digest: [u8; 32] = Sha256::digest(told.as_bytes()).into();
         let half = digest.iter().take(16).fold(0, |sum: u128, byte| sum << 8 | u128::from(*byte));
         format!("{half:032x}")
@@ -120,14 +120,14 @@ const TEXT: &str = "Content-Type: text/plain; charset=utf-8";
 const BASE64: &str = "Content-Transfer-Encoding: base64";
 
 /// Base64 in lines of 76.
-fn lines(bytes: &[u8]) -> String {
+fn base64_lines(bytes: &[u8]) -> String {
     let all = STANDARD.encode(bytes);
     let pieces: Vec<_> = all.as_bytes().chunks(76).map(String::from_utf8_lossy).collect();
     pieces.join("\r\n")
 }
 
 /// A text in a header: as it is where that is safe, encoded where it is not. In a name more letters have a meaning.
-fn word(text: &str, name: bool) -> String {
+fn encode_header_text(text: &str, name: bool) -> String {
     let safe = |it: char| it == ' ' || (it.is_ascii_graphic() && !(name && "()<>[]:;@\\,.\"".contains(it)));
     if text.chars().all(safe) && !text.contains("=?") {
         return text.to_owned();
@@ -146,13 +146,13 @@ fn word(text: &str, name: bool) -> String {
 }
 
 /// A MIME type that cannot be anything else.
-fn mime(text: &str) -> &str {
+fn safe_mime_type(text: &str) -> &str {
     let plain = |it: u8| it.is_ascii_alphanumeric() || b"/+-.".contains(&it);
     if text.len() <= 100 && text.contains('/') && text.bytes().all(plain) { text } else { "application/octet-stream" }
 }
 
 /// The name of a file, with all but letters and digits encoded.
-fn percent(name: &str) -> String {
+fn percent_encode(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes().take(200) {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_') {
@@ -170,11 +170,11 @@ mod tests {
 
     use super::*;
 
-    fn letter(text: &str, subject: Option<&str>, file: Option<&Outgoing>) -> String {
+    fn letter(text: &str, subject: Option<&str>, file: Option<&OutgoingFile>) -> String {
         let from = Mailbox::parse("Helve, the tool <bot@example.org>").unwrap();
-        let to = Mailbox::bare("ann@example.org").unwrap();
+        let to = Mailbox::parse_address("ann@example.org").unwrap();
         let now = "2026-11-16T00:00:00Z".parse().unwrap();
-        Letter { from: &from, to: &to, subject, text, file, now, mark: ("s", "1") }.text()
+        MailMessage { from: &from, to: &to, subject, text, file, now, id_seed: ("s", "1") }.render()
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn no_word_becomes_a_header() {
-        let file = Outgoing {
+        let file = OutgoingFile {
             name: "a\r\nBcc: x@y.z\"ä.png".into(),
             kind: "photo".into(),
             media: Media { mime: "image/png\r\nX: y".into(), bytes: vec![1, 2, 3] },
@@ -241,7 +241,7 @@ mod tests {
             "a b@example.org",
             "ann@.example.org",
         ]
-        .map(|it| Mailbox::bare(it).is_some());
+        .map(|it| Mailbox::parse_address(it).is_some());
         assert_eq!(seen, [true, true, false, false, false, false, false, false, false]);
     }
 }
