@@ -190,7 +190,7 @@ pub(crate) fn estimate_message_tokens(message: &Message) -> u64 {
 fn shorten_result(part: &mut MessagePart) {
     match part {
         MessagePart::ToolResult { content, .. } if content.len() > MIN_SHORTEN_CHARS => {
-            *content = elide_middle(content, 2 * KEPT_END_CHARS)
+            *content = elide_middle(content, 2 * KEPT_END_CHARS);
         }
         MessagePart::Binary { path, mime_type, data } if !data.is_empty() => {
             let text = format!("[{mime_type} of {path}: left out to save room; look at it again if you need it]");

@@ -65,7 +65,7 @@ impl History {
                     MessagePart::ToolResult { content, .. } => self.session.taint.restore_from_reply(content),
                     // The text of a file that was attached. The name of an image tells nothing about its content.
                     MessagePart::Text { text } if message.role == MessageRole::User => {
-                        self.session.taint.restore_from_reply(text)
+                        self.session.taint.restore_from_reply(text);
                     }
                     _ => {}
                 }

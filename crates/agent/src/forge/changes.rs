@@ -65,7 +65,7 @@ impl Executor {
                 ChangeRequestStatus::Rejected | ChangeRequestStatus::Applied => {}
                 ChangeRequestStatus::Pending if self.settings.ask_about_changes => waiting.push(id),
                 ChangeRequestStatus::Pending | ChangeRequestStatus::Approved if self.is_undecided(&id) => {
-                    waiting.push(id)
+                    waiting.push(id);
                 }
                 // An executor that is gone wrote the overlay, and could not say so.
                 ChangeRequestStatus::Approved if room.read_bytes(&overlay_path(&id)).await?.is_some() => {

@@ -552,7 +552,7 @@ impl Liveness {
             // The endpoint that does not answer is what silence is about.
             AgentEvent::Retrying { .. } => return None,
             AgentEvent::ToolCallStarted { id, .. } | AgentEvent::SubAgent { id, ended: false, .. } => {
-                _ = self.busy.insert(id.clone())
+                _ = self.busy.insert(id.clone());
             }
             AgentEvent::ToolCallFinished { id, name, reply, .. } => {
                 self.busy.remove(id);

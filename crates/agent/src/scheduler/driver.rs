@@ -430,7 +430,7 @@ impl Scheduler {
         match store.finish_run(lease, &conclusion.finish).await {
             Ok(run) => self.emit(|| SchedulerEvent::RunFinished(Box::new(schedule), Box::new(run))),
             Err(Error::LeaseLost(_)) => {
-                self.emit(|| SchedulerEvent::LeaseLost(Box::new(schedule), Box::new(run.clone())))
+                self.emit(|| SchedulerEvent::LeaseLost(Box::new(schedule), Box::new(run.clone())));
             }
             Err(error) => return Err(error),
         }

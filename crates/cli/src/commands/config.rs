@@ -234,7 +234,7 @@ fn print_paths(choice: &SettingsArgs) -> Result<(), CliError> {
         ProjectFileStatus::Absent => say!("project  {} (not there)", settings.workspace.join("helve.toml").display()),
         ProjectFileStatus::Trusted(file) => say!("project  {} (trusted)", file.display()),
         ProjectFileStatus::Untrusted(file) => {
-            say!("project  {} (ignored; `helve config trust` accepts it)", file.display())
+            say!("project  {} (ignored; `helve config trust` accepts it)", file.display());
         }
         ProjectFileStatus::Unreadable(file, why) => say!("project  {} (ignored: {why})", file.display()),
     }

@@ -101,7 +101,7 @@ impl Args {
                 print_list(&found.0, found.1, json);
             }
             SessionsCommand::Show { choice, id } => {
-                with_store(&choice, async |store, user| print_session(store, &id, user).await)?
+                with_store(&choice, async |store, user| print_session(store, &id, user).await)?;
             }
             SessionsCommand::Resume { chat, id } => return chat.run(Some(id)),
             SessionsCommand::Export { choice, id, jsonl } => {

@@ -290,7 +290,7 @@ fn peel_shell(peeled: &mut Peeled, rest: &[ShellWord], open: bool) {
         Some(ShellWord::Literal(text)) if command => peeled.scripts.push(text.clone()),
         Some(ShellWord::Literal(_)) if !command => peeled.layer = CommandRole::Program,
         None if !command && !open => {
-            peeled.ambiguities.push((true, "a shell reads commands that cannot be seen".into()))
+            peeled.ambiguities.push((true, "a shell reads commands that cannot be seen".into()));
         }
         _ => peeled.ambiguities.push((true, "what a shell runs is known only when it runs".into())),
     }

@@ -345,7 +345,7 @@ impl Process for RemoteProcess {
         match &what {
             ProcessEvent::Exit(exit) => self.end = Some(exit.clone()),
             ProcessEvent::Stdout(_) | ProcessEvent::Stderr(_) => {
-                self.link.notify(&ClientMessage::Took { process: self.id })
+                self.link.notify(&ClientMessage::Took { process: self.id });
             }
         }
         what

@@ -133,7 +133,7 @@ impl McpServers {
                     refused.push(ServerReport { name: settings.name, status, tools: 0, garbage_lines: 0 });
                 }
                 None => {
-                    servers.push(Arc::new(ConnectedServer::new(settings, ToolPins::new(&folders.state), news.clone())))
+                    servers.push(Arc::new(ConnectedServer::new(settings, ToolPins::new(&folders.state), news.clone())));
                 }
             }
         }

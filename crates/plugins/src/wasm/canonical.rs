@@ -92,7 +92,7 @@ impl HostFunction {
             ResultLayout::OrCode(at) => match done {
                 Ok(bytes) => desk.put_result(args.last(), at, &[0], &bytes)?,
                 Err(HostCallError::Errno(errno)) => {
-                    desk.put_result(args.last(), at, &[1], &[filesystem_error_code(errno)])?
+                    desk.put_result(args.last(), at, &[1], &[filesystem_error_code(errno)])?;
                 }
                 Err(stop) => return Err(stop.into_trap()),
             },

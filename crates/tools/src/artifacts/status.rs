@@ -204,7 +204,7 @@ impl DagStatus {
             }
             TaskStatus::Running => (node.started_at, node.heartbeat_at) = (Some(now), Some(now)),
             TaskStatus::Done | TaskStatus::Failed | TaskStatus::Stale | TaskStatus::Merged => {
-                node.completed_at = Some(now)
+                node.completed_at = Some(now);
             }
             TaskStatus::MergeReady => {}
         }

@@ -182,7 +182,7 @@ impl Documents for DocumentReader {
     async fn image(&self, call: &Call, bytes: Vec<u8>) -> Result<Image> {
         match self.parse(call, ParseRequest::Picture, &bytes).await? {
             (ParseResponse::Same { mime, size }, _) => {
-                Ok(Image { media: Media { mime, bytes }, original_size: size, size: size })
+                Ok(Image { media: Media { mime, bytes }, original_size: size, size })
             }
             (ParseResponse::Made { mime, original, shown }, made) => {
                 Ok(Image { media: Media { mime, bytes: made }, original_size: original, size: shown })

@@ -131,7 +131,7 @@ impl PageFetcher {
                 page.media = Some(picture.media);
             }
             BodyKind::Binary => {
-                page.notes.push(format!("{} is not text; only what is known about it is given", page.mime))
+                page.notes.push(format!("{} is not text; only what is known about it is given", page.mime));
             }
         }
         let (text, hidden) = strip_invisible(std::mem::take(&mut page.text));
