@@ -42,14 +42,14 @@ settings! {
     /// All settings. Unset ones have their defaults.
     Config {
         /// The dialect: which tools there are, what they are called and how they answer.
-        dialect: DialectName = DialectName::Claude, May;
+        dialect: DialectName = DialectName::Claude, Set;
         /// The role or preset of the dialect that decides which of its tools there are.
         role: Option<String> = None, IfUnset;
         /// The user whose memory, schedules and sessions are used. Without it: the one local user.
         #[schemars(extend("x-kind" = "user"))]
         user: Option<String> = None, Never;
         /// The directory that tools work in. `tools.work_dir` is the same setting.
-        workspace: ConfigPath = ConfigPath::new("."), Inside;
+        workspace: ConfigPath = ConfigPath::new("."), SubdirOnly;
         /// Further directories: `DIR` may be read, `DIR:rw` may be changed too.
         roots: Vec<RootDir> = Vec::new(), Never;
         /// Tools.
@@ -85,7 +85,7 @@ settings! {
         /// `helve chat`.
         chat: ChatConfig;
         /// The colours of the page of `helve serve`. A choice made in the page wins.
-        theme: Theme = Theme::Auto, May;
+        theme: Theme = Theme::Auto, Set;
         /// The store.
         store: StoreConfig;
         /// Memory.
@@ -125,18 +125,18 @@ settings! {
         /// When not empty, only these tools exist; `*` stands for any characters.
         only: Vec<String> = Vec::new(), IfUnset;
         /// These tools do not exist, whatever other settings say.
-        disable: Vec<String> = Vec::new(), Adds;
+        disable: Vec<String> = Vec::new(), Append;
         /// Programs that bring tools, each a path or `{ path, args, env }`. They are started in the sandbox when a
         /// session begins. A project adds its plugins once `helve config trust` listed them; trust covers their files in
         /// the project, and ends when one of them changes.
-        plugins: Vec<PluginProgram> = Vec::new(), Adds;
+        plugins: Vec<PluginProgram> = Vec::new(), Append;
         /// The most bytes of one reply. Without it: the limit of the dialect. The output of a command is shown up to
         /// 524288 bytes, whatever this says.
         #[schemars(range(min = 1_024, max = 1_048_576))]
-        max_output_bytes: Option<u64> = None, May;
+        max_output_bytes: Option<u64> = None, Set;
         /// Whether an edit that does not match exactly may match without regard to trailing blanks, indentation, or
         /// the style of quotes and dashes. The reply says how it matched.
-        tolerant_edit: bool = false, May;
+        tolerant_edit: bool = false, Set;
         /// Drafting plans.
         plan: PlanConfig;
         /// Commands.
@@ -147,25 +147,25 @@ settings! {
     PlanConfig {
         /// Whether the files in memory that plans are drafted in show the workspace at /home/user/project. The rules of
         /// the workspace hold for reading; changes of a draft stay in memory.
-        workspace: bool = false, May;
+        workspace: bool = false, Set;
     }
 
     /// `[tools.shell]`
     ShellConfig {
         /// Whether commands may be run at all.
-        enabled: bool = true, TurnsOff;
+        enabled: bool = true, DisableOnly;
         /// Programs that commands may start; `*` at the beginning or end stands for any characters. Added to the
         /// built-in list.
         allow: Vec<String> = vec!["*".to_owned()], Never;
         /// Programs that commands may not start. Takes precedence over every allow.
-        deny: Vec<String> = Vec::new(), Adds;
+        deny: Vec<String> = Vec::new(), Append;
         /// Whether `tools.shell.allow` replaces the built-in list instead of adding to it.
         replace_defaults: bool = false, Never;
         /// Whether a command may use `&&`, pipes, redirections and substitutions.
-        allow_operators: bool = true, TurnsOff;
+        allow_operators: bool = true, DisableOnly;
         /// The time limit of a command in the dialect `oxydra`.
         #[schemars(range(min = 1, max = 86_400))]
-        command_timeout_secs: Seconds = Seconds(60), May;
+        command_timeout_secs: Seconds = Seconds(60), Set;
     }
 
     /// `[mcp]`
@@ -191,9 +191,9 @@ settings! {
         /// Calls that need no approval, such as `Bash(npm test:*)` or `Edit(src/**)`.
         allow: Vec<String> = Vec::new(), Never;
         /// Calls that always need approval.
-        ask: Vec<String> = Vec::new(), Adds;
+        ask: Vec<String> = Vec::new(), Append;
         /// Calls that are refused in every mode.
-        deny: Vec<String> = Vec::new(), Adds;
+        deny: Vec<String> = Vec::new(), Append;
         /// How long an approval prompt or question waits for an answer, at a terminal or in the page of `helve serve`.
         /// No answer in time is a no.
         #[schemars(range(min = 1, max = 604_800))]
@@ -212,7 +212,7 @@ settings! {
         /// Tools whose output is trusted, such as `mcp__files__*`: it is neither marked as data nor remembered.
         trusted: Vec<String> = Vec::new(), Never;
         /// Files beneath the roots whose content is untrusted, such as `downloads/**`.
-        untrusted: Vec<String> = Vec::new(), Adds;
+        untrusted: Vec<String> = Vec::new(), Append;
     }
 
     /// `[secrets]`
@@ -225,9 +225,9 @@ settings! {
     /// `[paths]`
     PathsConfig {
         /// Paths beneath the roots that tools may neither read nor change, such as `*.pem` or `secrets/**`.
-        deny_read: Vec<String> = Vec::new(), Adds;
+        deny_read: Vec<String> = Vec::new(), Append;
         /// Paths beneath the roots that tools may not change.
-        deny_write: Vec<String> = Vec::new(), Adds;
+        deny_write: Vec<String> = Vec::new(), Append;
     }
 
     /// `[sandbox]`
@@ -352,7 +352,7 @@ settings! {
         key_env: Option<String> = None, Never;
         /// How many tokens fit into the model's context window, where the endpoint does not say.
         #[schemars(range(min = 1_024, max = 100_000_000))]
-        window: Option<u64> = None, May;
+        window: Option<u64> = None, Set;
         /// A small model of the same endpoint, for questions about pages.
         small: Option<String> = None, IfUnset;
         /// US dollars for a million tokens of prompts, where the endpoint does not say.
@@ -386,7 +386,7 @@ settings! {
         /// Directories with agents: a Markdown file each, with a name and a description at its head.
         folders: Vec<ConfigPath> = Vec::new(), Never;
         /// Whether agents are read from `.claude/agents` of a trusted workspace too.
-        claude_folder: bool = true, TurnsOff;
+        claude_folder: bool = true, DisableOnly;
         /// How many agents may work at once.
         #[schemars(range(min = 1, max = 16))]
         max: usize = 16, Never;
@@ -410,7 +410,7 @@ settings! {
     /// `[chat]`
     ChatConfig {
         /// Whether `helve chat` shows the model's reasoning.
-        reasoning: bool = false, May;
+        reasoning: bool = false, Set;
     }
 
     /// `[store]`
@@ -426,7 +426,7 @@ settings! {
     /// `[memory]`
     MemoryConfig {
         /// Whether there is memory: notes, and the tools that keep and find them.
-        enabled: bool = true, TurnsOff;
+        enabled: bool = true, DisableOnly;
         /// How much similarity of meaning counts when notes are searched, beside `memory.weight_words`.
         #[schemars(range(min = 0))]
         weight_meaning: f64 = 0.7, Never;
@@ -448,7 +448,7 @@ settings! {
     /// `[schedule]`
     ScheduleConfig {
         /// Whether there are schedules: the tools that make them, and what runs them when they are due.
-        enabled: bool = true, TurnsOff;
+        enabled: bool = true, DisableOnly;
         /// Which calls of a scheduled run need approval, and so are refused because nobody is there. Without it:
         /// `default`.
         mode: Option<ApprovalMode> = None, Never;
@@ -530,7 +530,7 @@ settings! {
     SpillConfig {
         /// How long the whole text of a shortened reply is kept.
         #[schemars(range(min = 1, max = 8_760))]
-        keep_hours: Hours = Hours(24), May;
+        keep_hours: Hours = Hours(24), Set;
     }
 }
 

@@ -68,7 +68,7 @@ async fn what_passes_is_tried_again() {
         ScriptStep::text("Done."),
     ]))
     .await;
-    assert_eq!(ends(&bench).await, "Done");
+    assert_eq!(ends(&bench).await, "Completed");
     assert_eq!(bench.counted(), "a\n");
     assert_eq!(bench.heard().iter().filter(|it| it.starts_with("retrying")).count(), 3);
     bench.all_was_well();
@@ -81,7 +81,7 @@ async fn a_stream_that_breaks_in_an_argument_runs_nothing() {
     {
         let bench =
             Bench::new(ModelScript::new([count("a").fault(fault), count("b"), ScriptStep::text("Done.")])).await;
-        assert_eq!(ends(&bench).await, "Done", "{fault:?}");
+        assert_eq!(ends(&bench).await, "Completed", "{fault:?}");
         assert_eq!(bench.counted(), "b\n", "{fault:?}");
         bench.all_was_well();
     }
@@ -99,7 +99,7 @@ async fn what_was_said_before_the_break_stays_and_the_model_goes_on() {
     let broken = count("a").with_text("Let me count them all.").fault(StreamFault::CutInArgument);
     let bench =
         Bench::new(ModelScript::new([broken, ScriptStep::text("Done.").expect("the connection broke here")])).await;
-    assert_eq!(ends(&bench).await, "Done");
+    assert_eq!(ends(&bench).await, "Completed");
     assert_eq!(bench.counted(), "");
     bench.all_was_well();
 }
@@ -108,7 +108,7 @@ async fn what_was_said_before_the_break_stays_and_the_model_goes_on() {
 async fn an_answer_cut_by_its_length_goes_on_and_its_last_call_does_not_run() {
     let cut = ScriptStep { finish: Some("length".into()), ..ScriptStep::call("Count", json!("{\"what\": \"a")) };
     let bench = Bench::new(ModelScript::new([cut, count("b"), ScriptStep::text("Done.")])).await;
-    assert_eq!(ends(&bench).await, "Done");
+    assert_eq!(ends(&bench).await, "Completed");
     assert_eq!(bench.counted(), "b\n");
     assert!(bench.server.requests()[1].to_string().contains("The call of Count was not complete and did not run."));
     bench.all_was_well();
@@ -117,7 +117,7 @@ async fn an_answer_cut_by_its_length_goes_on_and_its_last_call_does_not_run() {
 #[tokio::test]
 async fn an_empty_answer_is_asked_for_once_more() {
     let bench = Bench::new(ModelScript::new([ScriptStep::text(""), ScriptStep::text("Done.")])).await;
-    assert_eq!(ends(&bench).await, "Done");
+    assert_eq!(ends(&bench).await, "Completed");
     bench.all_was_well();
 }
 
@@ -125,7 +125,7 @@ async fn an_empty_answer_is_asked_for_once_more() {
 async fn the_same_ids_in_every_answer_become_different_ones() {
     let call = |what: &str| ScriptStep::calls([ScriptedCall::new("Count", json!({ "what": what })).id("call_0")]);
     let bench = Bench::new(ModelScript::new([call("a"), call("b"), ScriptStep::text("Done.")])).await;
-    assert_eq!(ends(&bench).await, "Done");
+    assert_eq!(ends(&bench).await, "Completed");
     assert_eq!(bench.counted(), "a\nb\n");
     bench.all_was_well();
 }
