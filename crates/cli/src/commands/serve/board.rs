@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_call_wants_a_word() {
-        assert_eq!(heard(json!({ "answer": "once" }), None), "once Answer(Once) None");
+        assert_eq!(heard(json!({ "answer": "once" }), None), "once Answer(AllowOnce) None");
         let no = heard(json!({ "answer": "deny", "reason": "not now" }), None);
         assert_eq!(no, "deny Answer(Deny(\"not now\")) Some(\"not now\")");
         for wrong in [json!({}), json!({ "answers": [["x"]] }), json!({ "answer": "once", "answers": [] })] {
@@ -476,7 +476,7 @@ mod tests {
     fn questions_want_a_list_each() {
         let wants = [AnswerCount::One, AnswerCount::Several];
         let read = |given| heard(given, Some(&wants));
-        assert_eq!(read(json!({ "answers": [["A"], ["B", "C"]] })), "answered Words([[\"A\"], [\"B\", \"C\"]]) None");
+        assert_eq!(read(json!({ "answers": [["A"], ["B", "C"]] })), "answered Choices([[\"A\"], [\"B\", \"C\"]]) None");
         assert!(read(json!({ "answers": [["A"]] })).contains("2 lists"));
         assert!(read(json!({ "answers": [["A", "B"], []] })).contains("one answer at most"));
         assert!(read(json!({ "answer": "once" })).contains("this is a question"));
