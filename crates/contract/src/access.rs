@@ -1,16 +1,16 @@
-//! What a call would use, as the tool itself understands its arguments. The gate checks its rules against this.
+//! What a call would access, as the tool reads its arguments. Open it to see what the gate's rules are checked against.
 
 use serde_json::Value;
 
 /// What a call would use: the paths, the command and the address in its parsed arguments.
 ///
-/// A tool reports it with [`Tool::access`](crate::Tool::access) from the same fields that it runs with, so that a rule
-/// and the tool never read an argument in two ways.
+/// A tool reports it with [`Tool::access`](crate::Tool::access) from the fields that it runs with. So a rule and the
+/// tool never interpret an argument differently.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessRequest {
-    /// Files and folders that it reads, as the caller wrote them. `.` is the top of the workspace.
+    /// Files and directories that it reads, as the caller wrote them. `.` is the top of the workspace.
     pub reads: Vec<String>,
-    /// Files and folders that it creates, changes or removes.
+    /// Files and directories that it creates, changes or removes.
     pub writes: Vec<String>,
     /// The command that it runs.
     pub command: Option<RequestedCommand>,
@@ -21,11 +21,11 @@ pub struct AccessRequest {
 /// A command that a call runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestedCommand {
-    /// What runs.
+    /// The script or program.
     pub line: CommandLine,
     /// The working directory; `None` for the session's.
     pub dir: Option<String>,
-    /// The names of variables that the call sets for it.
+    /// The names of the environment variables that the call sets.
     pub variables: Vec<String>,
 }
 
@@ -36,8 +36,8 @@ pub enum CommandLine {
     Script(String),
     /// A program and its arguments.
     Words(Vec<String>),
-    /// One of these scripts, chosen when the call runs, or text that a shell may take for a script. Rules that forbid
-    /// or ask read it; it never makes a call pass.
+    /// One of these scripts, chosen when the call runs, or text that a shell may interpret as a script. Deny and ask
+    /// rules check it; allow rules never match it.
     OneOf(Vec<String>),
     /// Not known before the call runs.
     #[default]

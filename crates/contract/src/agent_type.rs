@@ -4,21 +4,21 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Who works on a task.
+/// The type of the agent that works on a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AgentType {
-    /// 1: does one thing and is gone.
+    /// Type 1: does one task and ends.
     Throwaway,
-    /// 2: may start agents of type 1.
+    /// Type 2: may start agents of type 1.
     Worker,
-    /// 3: may start agents of types 1 and 2, and keeps a list of subtasks.
+    /// Type 3: may start agents of types 1 and 2, and keeps a list of subtasks.
     SubExecutor,
-    /// Merges branches and judges the plan.
+    /// Merges branches and reviews the plan.
     Refinery,
 }
 
 impl AgentType {
-    /// The role whose tools it has.
+    /// The role that defines its tools.
     #[must_use]
     pub fn role(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl AgentType {
         }
     }
 
-    /// Whether an agent in this role may start one of this type.
+    /// Whether an agent in `role` may start an agent of this type.
     #[must_use]
     pub fn may_be_started_by(self, role: &str) -> bool {
         match role {

@@ -1,4 +1,4 @@
-//! One call: who asks, where, and what it may reach.
+//! `Call`, `Session` and `Ports`: one call, the session it belongs to, and what it can reach.
 
 use std::{
     path::Path,
@@ -15,33 +15,33 @@ use crate::{
     },
 };
 
-/// What a session can reach. One field a port; each port is a trait with several makers.
+/// The ports of a session, one field each. Each port is a trait with several implementations.
 #[derive(Clone)]
 pub struct Ports {
-    /// Files, and where programs run.
+    /// File access and process execution.
     pub host: Arc<dyn Host>,
-    /// Running commands, in the foreground and in the background.
+    /// Commands in the foreground and in the background.
     pub tasks: Arc<dyn Tasks>,
-    /// Reading of PDF files and pictures.
+    /// Parser for PDF files and images.
     pub documents: Arc<dyn Documents>,
-    /// Records: conversations, notes, schedules, slates.
+    /// Records: sessions, notes, schedules, session state.
     pub store: Arc<dyn Store>,
-    /// Content by its hash: attachments, undo data.
+    /// Content addressed by its hash: attachments, undo data.
     pub blobs: Arc<dyn Blobs>,
-    /// Pages and searches.
+    /// Web pages and web search.
     pub web: Arc<dyn Web>,
-    /// Other agents.
+    /// Sub-agents.
     pub agents: Arc<dyn Agents>,
-    /// The person at the other end.
+    /// The user of the session: questions, plans, settings.
     pub user: Arc<dyn User>,
-    /// Messages and files to people.
+    /// Channels that send messages and files to people.
     pub channels: Arc<dyn Channels>,
-    /// What time it is.
+    /// The current time.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Ports {
-    /// Files, and nothing else: whatever more a session can reach is put in by field.
+    /// Only the host; all other ports are placeholders. Set further ports by field.
     #[must_use]
     pub fn new(host: Arc<dyn Host>) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Ports {
         }
     }
 
-    /// The ports that are more than placeholders.
+    /// The ports that are not placeholders.
     #[must_use]
     pub fn available(&self) -> PortSet {
         let kept = self.store.keeps_records();
@@ -81,54 +81,54 @@ impl Ports {
     }
 }
 
-/// What an agent does in a planned run: which task, which attempt, on which branch.
+/// The part of a planned run that an agent works on: task, attempt and branch.
 #[derive(Clone)]
 pub struct TaskContext {
     /// The id of the run.
     pub run: String,
-    /// The name of the run for people, such as `plan-1`. It names one run of a repository.
+    /// The run's name for people, such as `plan-1`. It is unique in a repository.
     pub label: String,
     /// The task; the captain and the executor have none.
     pub task: Option<String>,
-    /// Which attempt at it, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// The branch it works on.
+    /// The branch that the agent works on.
     pub branch: Option<String>,
-    /// What that branch came from.
+    /// The branch or commit that `branch` started from.
     pub base: String,
     /// The artifacts of the run. Only artifact tools and the executor use them.
     pub artifacts: RunArtifacts,
 }
 
-/// What lasts from one call of a conversation to the next.
+/// State that persists between the calls of a session.
 pub struct Session {
-    /// Its id; background tasks and the like are bound to it.
+    /// The session id. Background tasks belong to it.
     pub id: String,
-    /// A name by which people and programs find it in its workspace.
+    /// A name that identifies the session in its workspace.
     pub label: Option<String>,
-    /// Whose it is.
+    /// The user that owns the session.
     pub user: String,
-    /// Which agent speaks.
+    /// The agent that runs in the session.
     pub agent: String,
-    /// The role that decides which tools there are, where the dialect has roles.
+    /// The role that selects the tools, in dialects with roles.
     pub role: Option<String>,
-    /// Edits may match without regard to blanks, indentation and the style of quotes: only where the user configured it.
+    /// Edits may ignore differences in whitespace, indentation and quote style. Off unless the user configured it.
     pub lenient_edits: bool,
-    /// How long a command may run whose tool has no parameter for it, where the user configured it.
+    /// The configured timeout of commands whose tool has no timeout parameter.
     pub command_timeout: Option<Duration>,
-    /// Where it may go.
+    /// The directories that the session may access.
     pub workspace: Workspace,
-    /// What it can reach.
+    /// The ports of the session.
     pub ports: Ports,
-    /// What it does in a planned run, if it belongs to one.
+    /// The session's part of a planned run, if it belongs to one.
     pub task: Option<TaskContext>,
-    /// The session in memory that plans are drafted in, where there is one.
+    /// The in-memory session in which plans are drafted, if there is one.
     pub draft_session: Option<Arc<Session>>,
-    /// The operator's rules for schedules that are made here.
+    /// The operator's rules for schedules created in this session.
     pub schedule_rules: ScheduleRules,
-    /// What it remembers of strangers' words that came in.
+    /// The untrusted content that the session has read.
     pub taint: Taint,
-    /// Random letters that only this session knows, where its id may be known to others.
+    /// Random letters known only to this session. The session id may be known to others.
     pub salt: String,
     leases: Leases,
     cwd: Mutex<Option<SafePath>>,
@@ -160,7 +160,7 @@ impl Session {
         }
     }
 
-    /// The same session in another workspace, such as a smaller one. Commands start at its top.
+    /// A copy of the session in another workspace, usually a narrower one. Commands start at its top directory.
     #[must_use]
     pub fn with_workspace(&self, workspace: Workspace) -> Self {
         Self {
@@ -184,24 +184,24 @@ impl Session {
         }
     }
 
-    /// The name by which people and programs know it: its label, or else its id.
+    /// The label, or the id where there is no label.
     #[must_use]
     pub fn name(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.id)
     }
 
-    /// Claims this session in the store, or shares the lease that is held already. Fails with
-    /// [`Error::SessionHeld`] while another process works in it.
+    /// Claims this session in the store, or shares the lease that is already held. Fails with [`Error::SessionHeld`]
+    /// while another process holds the lease.
     pub async fn hold(&self) -> Result<Arc<HeldLease>> {
         self.leases.hold(&self.ports.store, &self.id).await
     }
 
-    /// Gives the lease back, unless another part of this session still uses it.
+    /// Releases the lease, unless another part of this session still uses it.
     pub async fn release(&self, held: Arc<HeldLease>) -> Result<()> {
         self.leases.release(held).await
     }
 
-    /// Writes one of the small records of this session, under its lease.
+    /// Writes a value of the session state, under the session's lease.
     pub async fn write_slate(&self, name: &str, value: serde_json::Value) -> Result<()> {
         let held = self.hold().await?;
         let written = self.ports.store.set_state(&held.get(), name, value).await;
@@ -209,7 +209,7 @@ impl Session {
         written
     }
 
-    /// Removes one of the small records of this session, under its lease. Whether there was one.
+    /// Removes a value of the session state, under the session's lease. Returns whether it existed.
     pub async fn wipe_slate(&self, name: &str) -> Result<bool> {
         let held = self.hold().await?;
         let wiped = self.ports.store.delete_state(&held.get(), name).await;
@@ -217,17 +217,18 @@ impl Session {
         wiped
     }
 
-    /// Whether the files of a turn are stored, so that another process can continue the turn.
+    /// Whether the files of a turn are stored, which lets another process continue the turn.
     #[must_use]
     pub fn stores_attachments(&self) -> bool {
         self.ports.store.keeps_records() && self.ports.blobs.is_available()
     }
 
-    /// Lists the files of the turn that begins, under the session's lease. An empty list removes those of the last turn.
+    /// Records the files of the turn that begins, under the session's lease. An empty list removes those of the last
+    /// turn.
     pub async fn list_attachments(&self, held: &HeldLease, files: &[StoredAttachment]) -> Result<()> {
         let (lease, store) = (held.get(), &self.ports.store);
         if files.is_empty() {
-            // Most turns have no files, and neither had the turn before.
+            // Skips the write in the usual case: neither this turn nor the last one has files.
             if store.get_state(&self.id, StoredAttachment::SLATE).await?.is_some() {
                 store.delete_state(&lease, StoredAttachment::SLATE).await?;
             }
@@ -257,61 +258,61 @@ impl Session {
         set
     }
 
-    /// The folder that commands start in: the top of the workspace until a command went elsewhere.
+    /// The directory that commands start in. It is the top of the workspace until a command changes it.
     pub fn cwd(&self) -> Result<SafePath> {
         let dir = self.cwd.lock().unwrap_or_else(PoisonError::into_inner);
         dir.clone().map_or_else(|| self.workspace.primary_root(Access::Read), Ok)
     }
 
-    /// Command rules that the user approved together with a plan; they hold until its work ends.
+    /// Command rules that the user approved with a plan. They apply until the turn ends.
     pub fn plan_rules(&self) -> Vec<String> {
         self.plan_rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the command rules that hold while a plan is carried out. An empty list ends them.
+    /// Replaces the command rules of the approved plan. An empty list removes them.
     pub fn set_plan_rules(&self, rules: Vec<String>) {
         *self.plan_rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
-    /// Commands start here from now on.
+    /// Sets the directory that commands start in.
     pub fn set_cwd(&self, dir: SafePath) {
         *self.cwd.lock().unwrap_or_else(PoisonError::into_inner) = Some(dir);
     }
 }
 
-/// Takes what a call wants to say while it runs: pieces of a command's output, steps of a long job.
+/// Receives progress while a call runs: parts of a command's output, steps of a long job.
 pub type ProgressFn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// One call. Cheap to clone.
 #[derive(Clone)]
 pub struct Call {
-    /// The call's id, as the model or client gave it. Others may have the same one.
+    /// The call id that the model or client sent. It need not be unique.
     pub id: String,
-    /// The identity of the call in records: a UUID, the same in every clone.
+    /// The call's UUID in records, the same in every clone.
     pub uuid: String,
-    /// The conversation it belongs to.
+    /// The session of the call.
     pub session: Arc<Session>,
-    /// Set when the caller gives up.
+    /// Cancelled when the caller gives up.
     pub cancel: CancellationToken,
-    /// Where progress goes, if anybody listens.
+    /// Receives progress, if there is a listener.
     pub progress: Option<ProgressFn>,
-    /// The most that the caller takes of the reply, where that may be less than the dialect's limit.
+    /// The caller's limit for the reply, if it is below the dialect's limit.
     pub max_reply: Option<Limit>,
-    /// What the model is told beside the reply.
+    /// Remarks that the model gets in addition to the reply.
     pub remarks: Remarks,
 }
 
-/// What the model is told beside the reply of a call. Clones share the same list.
+/// Remarks that the model gets in addition to the reply of a call. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub struct Remarks(Arc<Mutex<Vec<String>>>);
 
 impl Call {
-    /// Tells the model something beside the reply, in every dialect: a file's owner could not be kept.
+    /// Adds remarks for the model, in every dialect. Example: the owner of a file could not be preserved.
     pub fn remark(&self, texts: impl IntoIterator<Item = String>) {
         self.remarks.0.lock().unwrap_or_else(PoisonError::into_inner).extend(texts);
     }
 
-    /// The remarks so far, which are then gone.
+    /// Returns the remarks so far and clears the list.
     #[must_use]
     pub fn take_remarks(&self) -> Vec<String> {
         std::mem::take(&mut *self.remarks.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -331,7 +332,7 @@ impl Call {
         }
     }
 
-    /// Files, and where programs run.
+    /// File access and process execution.
     #[must_use]
     pub fn host(&self) -> &dyn Host {
         &*self.session.ports.host
@@ -343,49 +344,49 @@ impl Call {
         &*self.session.ports.tasks
     }
 
-    /// Reading of PDF files and pictures.
+    /// Parser for PDF files and images.
     #[must_use]
     pub fn documents(&self) -> &dyn Documents {
         &*self.session.ports.documents
     }
 
-    /// Records: conversations, notes, schedules, slates.
+    /// Records: sessions, notes, schedules, session state.
     #[must_use]
     pub fn store(&self) -> &dyn Store {
         &*self.session.ports.store
     }
 
-    /// Pages and searches.
+    /// Web pages and web search.
     #[must_use]
     pub fn web(&self) -> &dyn Web {
         &*self.session.ports.web
     }
 
-    /// Other agents.
+    /// Sub-agents.
     #[must_use]
     pub fn agents(&self) -> &dyn Agents {
         &*self.session.ports.agents
     }
 
-    /// The person at the other end.
+    /// The user of the session.
     #[must_use]
     pub fn user(&self) -> &dyn User {
         &*self.session.ports.user
     }
 
-    /// Messages and files to people.
+    /// Channels that send messages and files to people.
     #[must_use]
     pub fn channels(&self) -> &dyn Channels {
         &*self.session.ports.channels
     }
 
-    /// Content by its hash.
+    /// Content addressed by its hash.
     #[must_use]
     pub fn blobs(&self) -> &dyn Blobs {
         &*self.session.ports.blobs
     }
 
-    /// A file that the user sent with the turn that this call belongs to, by its number from 0. `None`: there is none.
+    /// The file number `index`, from 0, that the user sent with the turn of this call. `None` if there is no such file.
     pub async fn attachment(&self, index: usize) -> Result<Option<Media>> {
         if let Some(file) = self.channels().attachment(self, index).await? {
             return Ok(Some(file));
@@ -400,7 +401,7 @@ impl Call {
         }
     }
 
-    /// How many files the user sent with the turn that this call belongs to.
+    /// The number of files that the user sent with the turn of this call.
     pub async fn count_attachments(&self) -> Result<usize> {
         let mut count = 0;
         while count < 64 && self.channels().attachment(self, count).await?.is_some() {
@@ -409,49 +410,49 @@ impl Call {
         Ok(if count > 0 { count } else { self.session.stored_attachments().await?.len() })
     }
 
-    /// What time it is.
+    /// The current time of the session's clock.
     #[must_use]
     pub fn now(&self) -> jiff::Timestamp {
         self.session.ports.clock.now()
     }
 
-    /// The run and task that this call belongs to.
+    /// The run and task of this call. An error outside planned runs.
     pub fn task_context(&self) -> Result<&TaskContext> {
         self.session.task.as_ref().ok_or_else(|| {
             Error::failed(format!("{}; begin one with `helve forge plan`", Port::ForgeRun.why_missing()))
         })
     }
 
-    /// The same call in the session that plans are drafted in.
+    /// A copy of the call in the session where plans are drafted.
     pub fn in_draft_session(&self) -> Result<Self> {
         let session = self.session.draft_session.clone();
         let session = session.ok_or_else(|| Error::failed(Port::Draft.why_missing()))?;
         Ok(Self { session, ..self.clone() })
     }
 
-    /// A path this call may read.
+    /// Checks a path that this call reads.
     pub fn check_read(&self, path: impl AsRef<Path>) -> Result<SafePath> {
         self.session.workspace.check(path.as_ref(), Access::Read, None)
     }
 
-    /// A path this call may change.
+    /// Checks a path that this call changes.
     pub fn check_write(&self, path: impl AsRef<Path>) -> Result<SafePath> {
         self.session.workspace.check(path.as_ref(), Access::Write, None)
     }
 
-    /// The top of the workspace, for tools whose path may be left out.
+    /// The top of the workspace, for tools whose path is optional.
     pub fn workspace_root(&self) -> Result<SafePath> {
         self.session.workspace.primary_root(Access::Read)
     }
 
-    /// Says something to whoever waits for the call.
+    /// Sends progress text to the caller.
     pub fn report_progress(&self, text: &str) {
         if let Some(progress) = &self.progress {
             progress(text);
         }
     }
 
-    /// An error if the caller has given up; long loops ask now and then.
+    /// Returns an error if the caller cancelled the call. Long loops call this regularly.
     pub fn check_cancelled(&self) -> Result<()> {
         if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }

@@ -1,42 +1,42 @@
-//! What a tool can do to the world, and what the seeds' own classes follow from it.
+//! The effects of a tool, and the safety tiers, side-effect types and MCP annotations derived from them.
 
 use std::ops::BitOr;
 
 use serde::{Deserialize, Serialize};
 
-/// The base fact about a tool: which kinds of effect a call can have.
+/// The set of effects that a call can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Effects(u16);
 
 impl Effects {
-    /// Touches nothing outside the call.
+    /// No effect outside the call.
     pub const NONE: Self = Self(0);
-    /// Looks at files or records.
+    /// Reads files or records.
     pub const READS: Self = Self(1);
     /// Changes files or records.
     pub const WRITES: Self = Self(1 << 1);
-    /// Talks to the network.
+    /// Uses the network.
     pub const NETWORK: Self = Self(1 << 2);
     /// Runs programs.
     pub const EXECUTES: Self = Self(1 << 3);
     /// Starts other agents.
     pub const SPAWNS: Self = Self(1 << 4);
-    /// Waits for a person.
+    /// Waits for the user.
     pub const BLOCKS: Self = Self(1 << 5);
-    /// May destroy what was there before. Told to MCP clients as `destructiveHint`.
+    /// May destroy existing content. MCP clients get it as `destructiveHint`.
     pub const DESTROYS: Self = Self(1 << 6);
-    /// Changes the session's own notes and nothing else: its to-do list, how it shows things. Runs alone; never asked.
+    /// Changes only session state, such as the to-do list. Such a call runs alone and needs no approval.
     pub const SESSION_STATE: Self = Self(1 << 7);
-    /// Hands something to somebody outside: a message, a file.
+    /// Sends something to a third party: a message, a file.
     pub const SENDS: Self = Self(1 << 8);
 
-    /// Nobody said what a call can do: it may read, write, destroy and reach the network, and counts as privileged.
+    /// No effects were declared. The tool counts as privileged: it may read, write, destroy and use the network.
     pub const UNKNOWN: Self =
         Self(Self::UNSTATED.0 | Self::READS.0 | Self::WRITES.0 | Self::NETWORK.0 | Self::DESTROYS.0);
-    /// Marks a set that nobody stated.
+    /// Marks a set as undeclared.
     const UNSTATED: Self = Self(1 << 9);
 
-    /// Both sets together, in a constant.
+    /// The union of both sets. Usable in a constant.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -48,20 +48,20 @@ impl Effects {
         self.0 & other.0 == other.0
     }
 
-    /// Whether a call changes nothing and goes nowhere.
+    /// Whether a call changes nothing and sends nothing.
     #[must_use]
     pub const fn is_read_only(self) -> bool {
         self.0 & !Self::READS.0 == 0
     }
 
-    /// Whether a call can run beside others of the same answer: it only looks, or it starts an agent, whose own calls are
-    /// judged one by one.
+    /// Whether a call can run in parallel with others of the same answer. It is read-only, or it starts an agent whose
+    /// calls pass the gate one by one.
     #[must_use]
     pub const fn is_parallel_safe(self) -> bool {
         self.0 & !Self::READS.0 & !Self::SPAWNS.0 == 0
     }
 
-    /// Seed 003's safety tier.
+    /// The safety tier (seed 003).
     #[must_use]
     pub const fn tier(self) -> Tier {
         if self.contains(Self::EXECUTES) || self.contains(Self::UNSTATED) {
@@ -73,7 +73,7 @@ impl Effects {
         }
     }
 
-    /// Seed 004's side-effect type: the gravest effect in the set.
+    /// The side-effect type (seed 004): the most severe effect in the set.
     #[must_use]
     pub const fn side_effect(self) -> SideEffect {
         if self.contains(Self::SPAWNS) {
@@ -91,7 +91,7 @@ impl Effects {
         }
     }
 
-    /// MCP's hints for a client.
+    /// The MCP annotations for clients.
     #[must_use]
     pub const fn annotations(self) -> Annotations {
         Annotations {
@@ -102,7 +102,7 @@ impl Effects {
         }
     }
 
-    /// The names of the effects in the set, as configuration and documentation spell them.
+    /// The names of the effects, as settings and documentation spell them.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         const NAMES: [(Effects, &str); 10] = [
             (Effects::READS, "reads"),
@@ -127,46 +127,46 @@ impl BitOr for Effects {
     }
 }
 
-/// How much a call can change (seed 003). The order is the order of danger.
+/// How much a call can change (seed 003), ordered by increasing danger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
-    /// Changes nothing. Runs beside other calls.
+    /// Changes nothing. Runs in parallel with other calls.
     ReadOnly,
-    /// Changes files, records or the outside world. Runs alone.
+    /// Changes files, records or external systems. Runs alone.
     SideEffecting,
-    /// Can do anything the host can. May ask the user first.
+    /// Can do everything that the host can. May need an approval.
     Privileged,
 }
 
-/// Seed 004's side-effect type of a tool.
+/// The side-effect type of a tool (seed 004).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SideEffect {
-    /// Touches nothing.
+    /// No effect.
     None,
-    /// Looks only.
+    /// Reads only.
     ReadOnly,
     /// Changes files or state.
     Mutating,
-    /// Goes to the network.
+    /// Uses the network.
     Network,
-    /// Waits for a person.
+    /// Waits for the user.
     Blocking,
     /// Starts agents.
     Spawns,
 }
 
-/// MCP's tool annotations, in MCP's spelling.
+/// MCP tool annotations, in the spelling of the MCP specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Annotations {
     /// The tool changes nothing.
     pub read_only_hint: bool,
-    /// The tool may destroy what was there.
+    /// The tool may destroy existing content.
     pub destructive_hint: bool,
-    /// A second equal call changes nothing more.
+    /// A second call with the same arguments has no further effect.
     pub idempotent_hint: bool,
-    /// The tool reaches beyond this machine's workspace.
+    /// The tool reaches beyond the workspace of this machine.
     pub open_world_hint: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A tool as the engine sees it: what to tell the model, and what to run.
+//! `Entry` and `Spec`: a tool as the engine sees it, with its declaration for the model and the function that runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,34 +13,34 @@ use crate::{
     names::{name_matches, underscored},
 };
 
-/// What the model is told about a tool, and what the engine must know.
+/// The declaration of a tool for the model, and its properties for the engine.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// The name the model calls: `^[A-Za-z0-9_-]{1,64}$`.
+    /// The name that the model calls: `^[A-Za-z0-9_-]{1,64}$`.
     pub name: String,
-    /// Other names that lead here.
+    /// Further names that call this tool.
     pub aliases: Vec<String>,
-    /// Further names that rules use for this tool, of any length. A call may use one that no other tool has.
+    /// Further names of this tool in rules, of any length. A call may use one that no other tool has.
     pub rule_names: Vec<String>,
-    /// What it does, from the doc comment; empty where there is none.
+    /// The description from the doc comment; empty without one.
     pub description: String,
     /// JSON Schema of the arguments.
     pub input_schema: Value,
-    /// JSON Schema of the data that comes back, where it has a shape.
+    /// JSON Schema of the reply's data, if the reply has a fixed structure.
     pub output_schema: Option<Value>,
-    /// What a call can do.
+    /// The effects that a call can have.
     pub effects: Effects,
-    /// The seed's own tier, where it differs from what the effects say.
+    /// The tier that the seed defines, where it differs from the one derived from the effects.
     pub tier: Option<Tier>,
-    /// How long a call may take; [`Duration::MAX`] for a tool that keeps its own clock.
+    /// The timeout of a call; [`Duration::MAX`] for a tool with a timeout of its own.
     pub timeout: Duration,
-    /// The ports that a call cannot do without. A session that lacks one does not offer the tool.
+    /// The ports that a call requires. A session without one of them does not offer the tool.
     pub needs: PortSet,
-    /// The capability profile that a call runs with; `None` leaves it the whole workspace.
+    /// The capability profile of a call; `None` gives it the whole workspace.
     pub profile: Option<CapabilityProfile>,
-    /// Reads from arguments what a call would use; `None` for a tool known only at run time.
+    /// Derives from the arguments what a call would access; `None` for a tool known only at run time.
     pub access: Option<AccessFn>,
-    /// The MCP annotations of a tool from outside. `None`: they follow from the effects.
+    /// The MCP annotations of an external tool. `None`: they are derived from the effects.
     pub annotations: Option<Annotations>,
 }
 
@@ -51,30 +51,30 @@ impl Spec {
         Some(self.description.as_str()).filter(|text| !text.is_empty())
     }
 
-    /// The hints that MCP clients get. The gate does not use them.
+    /// The annotations for MCP clients. The gate does not use them.
     #[must_use]
     pub fn annotations(&self) -> Annotations {
         self.annotations.unwrap_or(self.effects.annotations())
     }
 
-    /// How much a call can change.
+    /// The safety tier: how much a call can change.
     #[must_use]
     pub fn tier(&self) -> Tier {
         self.tier.unwrap_or(self.effects.tier())
     }
 
-    /// Whether this name means the tool: its name or an alias, also with `_` in place of `-`.
+    /// Whether `name` means this tool: its name or an alias, also with `_` in place of `-`.
     #[must_use]
     pub fn has_name(&self, name: &str) -> bool {
         let spells = |own: &String| own == name || (own.contains('-') && underscored(own) == name);
         std::iter::once(&self.name).chain(&self.aliases).any(spells)
     }
 
-    /// Whether a pattern with `*` covers this tool, by its name, an alias or a name for rules.
+    /// Whether a pattern with `*` covers this tool by its name, an alias or a rule name.
     #[must_use]
     pub fn is_covered_by(&self, pattern: &str, purpose: PatternPurpose) -> bool {
         let names = std::iter::once(&self.name).chain(&self.aliases);
-        // A name for rules may be the plain name of another tool: only its exact spelling grants anything.
+        // A rule name may equal the name of another tool, so only its exact spelling grants anything.
         let exact = match purpose {
             PatternPurpose::Grant => PatternPurpose::Exact,
             other => other,
@@ -94,9 +94,9 @@ impl Spec {
 /// The declaration of a tool for a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FunctionDecl {
-    /// The name the model calls.
+    /// The name that the model calls.
     pub name: String,
-    /// What the tool does; `None` without a doc comment.
+    /// The description; `None` without a doc comment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema of the arguments.
@@ -104,20 +104,20 @@ pub struct FunctionDecl {
 }
 
 impl FunctionDecl {
-    /// The declaration of a tool under its own name.
+    /// The declaration of a tool under its default name.
     #[must_use]
     pub fn of<T: Tool>() -> Self {
         Entry::from_tool::<T>().spec.function_decl()
     }
 }
 
-/// What an entry runs.
+/// The function that an entry runs.
 pub type RunFn = dyn Fn(Value, Call) -> BoxFuture<'static, Result<Reply>> + Send + Sync;
 
 /// A tool as the engine sees it. Cheap to clone.
 #[derive(Clone)]
 pub struct Entry {
-    /// What the model is told.
+    /// The declaration and properties of the tool.
     pub spec: Arc<Spec>,
     tool: Option<&'static str>,
     origin: Option<Arc<str>>,
@@ -125,13 +125,13 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A tool in its own words.
+    /// A tool under its default name, with its own parameters and reply.
     #[must_use]
     pub fn from_tool<T: Tool>() -> Self {
         Self::row::<T, T, _>(T::NAME, |output| output)
     }
 
-    /// One row of a dialect: the model sends `A` to `name`, `T` runs, the answer goes through `reply`.
+    /// One row of a dialect: the model sends `A` to `name`, `T` runs, and `reply` formats the output.
     #[must_use]
     pub fn row<A, T, R>(name: &str, reply: fn(T::Output) -> R) -> Self
     where
@@ -166,7 +166,7 @@ impl Entry {
         Self { tool: Some(T::NAME), ..entry }
     }
 
-    /// A tool known only at run time: from an MCP server, a plugin, a WASM module.
+    /// A tool known only at run time: from an MCP server, a plugin or a WebAssembly module.
     pub fn dynamic<F>(spec: Spec, run: F) -> Self
     where
         F: Fn(Value, Call) -> BoxFuture<'static, Result<Reply>> + Send + Sync + 'static,
@@ -174,56 +174,56 @@ impl Entry {
         Self { spec: Arc::new(spec), tool: None, origin: None, run: Arc::new(run) }
     }
 
-    /// The same tool under another spec.
+    /// A copy of the tool with a changed spec.
     #[must_use]
     pub fn map_spec(mut self, change: impl FnOnce(&mut Spec)) -> Self {
         change(Arc::make_mut(&mut self.spec));
         self
     }
 
-    /// The same tool, also called by these names.
+    /// A copy of the tool with these aliases.
     #[must_use]
     pub fn with_aliases(self, names: &[&str]) -> Self {
         self.map_spec(|spec| spec.aliases.extend(names.iter().map(|name| (*name).to_owned())))
     }
 
-    /// The same tool with the shape of the data it answers.
+    /// A copy of the tool with the schema of its output data.
     #[must_use]
     pub fn with_output_schema<O: JsonSchema>(self) -> Self {
         self.map_spec(|spec| spec.output_schema = Some(describe_type::<O>().1))
     }
 
-    /// The same tool, confined to a capability profile.
+    /// A copy of the tool, restricted to a capability profile.
     #[must_use]
     pub fn confined(self, profile: CapabilityProfile) -> Self {
         self.map_spec(|spec| spec.profile = Some(profile))
     }
 
-    /// The name of the tool that runs, whatever this dialect calls it; none for one known only at run time.
+    /// The name of the tool that runs, independent of the dialect; `None` for a tool known only at run time.
     #[must_use]
     pub fn tool_name(&self) -> Option<&'static str> {
         self.tool
     }
 
-    /// The same tool, whose answers are the words of a stranger: of this server, of this program.
+    /// A copy of the tool whose output is untrusted and comes from `name`: an MCP server or a plugin.
     #[must_use]
     pub fn with_untrusted_origin(self, name: &str) -> Self {
         Self { origin: Some(name.into()), ..self }
     }
 
-    /// Whose words its answers are, where they are a stranger's.
+    /// The origin of the tool's output, if the output is untrusted.
     #[must_use]
     pub fn untrusted_origin(&self) -> Option<&str> {
         self.origin.as_deref()
     }
 
-    /// Runs the tool, with no gate before it. Only the engine calls this.
+    /// Runs the tool without the gate. Only the engine calls this.
     pub fn run(&self, args: Value, call: Call) -> BoxFuture<'static, Result<Reply>> {
         (self.run)(args, call)
     }
 }
 
-/// What the tool of a row would use with these arguments.
+/// What the tool of a row would access with these arguments.
 fn requested<A, T>(args: &Value) -> Option<AccessRequest>
 where
     A: DeserializeOwned,
@@ -232,7 +232,7 @@ where
     T::try_from(A::deserialize(args).ok()?).ok()?.access()
 }
 
-/// The doc comment and the schema of a type, in the plain form that every provider takes: nothing by reference.
+/// The doc comment and the schema of a type, without references: not every provider resolves them.
 fn describe_type<A: JsonSchema>() -> (String, Value) {
     let settings = SchemaSettings::draft2020_12().with(|it| {
         it.inline_subschemas = true;
@@ -243,7 +243,7 @@ fn describe_type<A: JsonSchema>() -> (String, Value) {
     let description = schema.remove("description").and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
     let mut schema = Value::from(schema);
     simplify_schema(&mut schema);
-    // Providers refuse an object schema that does not list its properties, even where there are none.
+    // Providers refuse an object schema without `properties`, even if there are none.
     if let Value::Object(map) = &mut schema
         && map.get("type").is_some_and(|it| it == "object")
     {
@@ -252,7 +252,7 @@ fn describe_type<A: JsonSchema>() -> (String, Value) {
     (description, schema)
 }
 
-/// Drops what only Rust knows (`format: uint`, `null` beside an optional's type, defaults of null).
+/// Removes details that only Rust uses: `format: uint`, `null` in an optional's type, null defaults.
 fn simplify_schema(schema: &mut Value) {
     if let Value::Object(map) = schema {
         map.remove("format");
@@ -280,7 +280,7 @@ fn simplify_schema(schema: &mut Value) {
             }
         }
         if let Some(Value::Array(any)) = map.get("oneOf") {
-            // Variants with a doc comment each come as constants; a model needs their names only.
+            // Variants with doc comments become constants; the model needs only their names.
             let names: Option<Vec<Value>> =
                 any.iter().map(|it| it.get("const").filter(|it| it.is_string()).cloned()).collect();
             if let Some(names) = names {
@@ -291,7 +291,7 @@ fn simplify_schema(schema: &mut Value) {
         }
         for (key, value) in map {
             match value {
-                // The names in here are parameters, not words of the schema.
+                // These keys are parameter names, not schema keywords.
                 Value::Object(fields) if key == "properties" => fields.values_mut().for_each(simplify_schema),
                 value => simplify_schema(value),
             }

@@ -1,4 +1,4 @@
-//! Why a call did not do its work.
+//! `Error` and its parts: why a call failed. Open it to add an error that the model sees.
 
 use std::{convert::Infallible, fmt, time::Duration};
 
@@ -6,90 +6,90 @@ use serde::{Deserialize, Serialize};
 
 use crate::ports::{BlobId, SessionHolder};
 
-/// Why a call did not do its work. Every variant but the last is written for the model.
+/// Why a call failed. All variants except the last are written for the model.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No such tool here. The text names the nearest ones.
+    /// The tool does not exist. The text names the closest tools.
     #[error("{0}")]
     UnknownTool(String),
-    /// The arguments do not fit: every problem at once.
+    /// The arguments are invalid. Contains every problem.
     #[error("{}", ProblemList(.0))]
     InvalidArgs(Vec<ArgumentProblem>),
-    /// A gate or policy said no; the text says what to do instead.
+    /// The gate or a policy refused the call. The text says what to do instead.
     #[error("{0}")]
     Denied(String),
-    /// The call ran out of time.
+    /// The call exceeded its timeout.
     #[error("timed out after {}", SecondsDisplay(*.0))]
     Timeout(Duration),
-    /// The caller gave up on it.
+    /// The caller cancelled the call.
     #[error("cancelled")]
     Cancelled,
-    /// Something about a file, kept apart so that a dialect can word it.
+    /// A problem with a file. It is structured so that each dialect can render it.
     #[error("{path}: {fault}")]
     File {
         /// The path as the model knows it.
         path: String,
-        /// What is the matter.
+        /// What is wrong.
         fault: FileErrorKind,
     },
-    /// The lease that the write carried is stale: another owner has claimed the key since. Stop at once, write nothing
-    /// more, and read the present state before a new claim.
+    /// The lease of the write is stale: another owner has claimed the key since. Stop, write nothing more, and read the
+    /// current state before a new claim.
     #[error("another process has taken over {0}, so nothing was written; load it again and retry")]
     LeaseLost(String),
-    /// The artifact has another version than the write expected. Read it again before the next write.
+    /// The artifact has a different version than the write expected. Read it again before the next write.
     #[error("{0} was changed by another writer, so nothing was written; read it again and retry")]
     VersionConflict(String),
-    /// Another owner plans or executes the run: which run, and who.
+    /// Another owner plans or executes the run. The text names the run and the owner.
     #[error("{0}. Wait until it ends or stop it, then retry")]
     RunHeld(String),
-    /// A blob is larger than can be stored.
+    /// A blob exceeds the size limit.
     #[error("{bytes} bytes are too large to be stored: {limit} is the most. Use a smaller file")]
     BlobTooLarge {
         /// Its size, as far as it was read.
         bytes: u64,
-        /// The most that is stored.
+        /// The size limit.
         limit: u64,
     },
-    /// The stored content of a blob does not have its hash any more.
+    /// The stored content of a blob does not match its hash.
     #[error("the stored content {0} is damaged: it does not have its hash. Provide the file again")]
     BlobDamaged(BlobId),
     /// Another owner holds the session.
     #[error("{}", Held(.0))]
     SessionHeld(Box<SessionHolder>),
-    /// The work itself failed, in words the model can act on.
+    /// The work failed. The text tells the model what it can do.
     #[error("{0}")]
     Failed(String),
-    /// Something broke that the model cannot mend; for the operator. The model is told only that.
+    /// An internal error for the operator. The model learns only that one occurred.
     #[error("internal error: {0}")]
     Internal(#[from] anyhow::Error),
 }
 
-/// A result whose error goes back to the model.
+/// A result whose error is returned to the model.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The work failed, in words the model can act on.
+    /// The work failed. The text tells the model what it can do.
     pub fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
     }
 
-    /// A gate or policy said no.
+    /// The gate or a policy refused the call.
     pub fn denied(text: impl Into<String>) -> Self {
         Self::Denied(text.into())
     }
 
-    /// One argument does not fit.
+    /// One argument is invalid.
     pub fn invalid_argument(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self::InvalidArgs(vec![ArgumentProblem::Other { path: path.into(), text: text.into() }])
     }
 
-    /// Something is the matter with a file.
+    /// A problem with a file.
     pub fn file(path: impl fmt::Display, fault: FileErrorKind) -> Self {
         Self::File { path: path.to_string(), fault }
     }
 }
 
-/// Who holds a session, and what to do about it.
+/// Renders who holds a session and what to do about it.
 struct Held<'a>(&'a SessionHolder);
 
 impl fmt::Display for Held<'_> {
@@ -110,42 +110,42 @@ impl From<Infallible> for Error {
     }
 }
 
-/// What can be the matter with a file.
+/// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileErrorKind {
-    /// Nothing there; names nearby that look like it, if any.
+    /// The path does not exist.
     Missing {
-        /// Existing paths that look like the one asked for.
+        /// Existing paths that are similar to it.
         near: Vec<String>,
     },
-    /// A folder where a file is wanted.
+    /// A directory where a file is expected.
     IsFolder,
-    /// A file where a folder is wanted.
+    /// A file where a directory is expected.
     NotFolder,
     /// A FIFO, device or socket.
     NotRegular,
     /// The operating system refuses.
     NoPermission,
-    /// The disk is full (or the quota is used up).
+    /// The disk is full or the quota is exhausted.
     DiskFull,
-    /// It changed since it was read.
+    /// The file changed since it was read.
     Changed,
-    /// It exists already.
+    /// The file already exists.
     Exists,
-    /// Too many symbolic links on the way.
+    /// Too many symbolic links in the path.
     LinkLoop,
-    /// Leads outside of the roots.
+    /// The path leads outside the roots.
     Outside,
-    /// Larger than can be handled here.
+    /// The file exceeds a size limit.
     TooLarge {
         /// Its size.
         bytes: u64,
-        /// The most that is handled.
+        /// The size limit.
         limit: u64,
     },
     /// Not text.
     Binary(String),
-    /// Anything else, in the system's words.
+    /// Another error, as the operating system describes it.
     Other(String),
 }
 
@@ -174,37 +174,37 @@ impl fmt::Display for FileErrorKind {
     }
 }
 
-/// One thing that is wrong with the arguments of a call.
+/// One problem with the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArgumentProblem {
-    /// A required parameter is not there.
+    /// A required parameter is missing.
     Missing {
         /// Path of the parameter (`questions[0].header`).
         path: String,
-        /// What it should be ("a string").
+        /// The expected type ("a string").
         wanted: String,
     },
-    /// A value of the wrong type or out of its range.
+    /// A value has the wrong type or is out of range.
     Mismatch {
         /// Path of the parameter.
         path: String,
-        /// What is wanted.
+        /// The expected value.
         wanted: String,
-        /// What was sent, shortened.
+        /// The value that was sent, shortened.
         sent: String,
     },
-    /// A parameter that the tool does not have.
+    /// The tool has no such parameter.
     Unknown {
         /// Path of the parameter.
         path: String,
-        /// The nearest one that exists.
+        /// The closest existing parameter.
         near: Option<String>,
     },
-    /// Anything else, in words.
+    /// Another problem, as text.
     Other {
-        /// Path of the parameter; empty for the whole.
+        /// Path of the parameter; empty for the whole object.
         path: String,
-        /// What is the matter.
+        /// What is wrong.
         text: String,
     },
 }

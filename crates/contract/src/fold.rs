@@ -1,32 +1,32 @@
-//! How names of files are compared by rules: spellings that some disk or program takes for the same name are the same.
+//! Comparison of file names by rules. Spellings that some file system or program treats as the same name are equal.
 
 use unicode_normalization::UnicodeNormalization as _;
 
 use crate::invisible;
 
-/// The form in which a name is compared.
+/// The normal form of a name for comparison.
 ///
-/// Case and compatibility forms of letters (`ｇ`) do not count, nor do characters that nobody sees (HFS+ ignores some of
-/// them), dots and blanks at the end (Windows drops them), or the name of a stream (`::$INDEX_ALLOCATION` on NTFS).
+/// It ignores case, compatibility forms of letters (`ｇ`) and invisible characters (HFS+ ignores some of them). It also
+/// ignores trailing dots and spaces (Windows drops them) and NTFS stream names (`::$INDEX_ALLOCATION`).
 pub(crate) fn fold(name: &str) -> String {
     if name.is_ascii() {
         return without_end(name).to_ascii_lowercase();
     }
     let visible: String = name.chars().filter(|it| !is_ignored(*it)).collect();
-    // By way of capitals, because some letters (`ſ`) are small forms of the same capital as others.
+    // Through upper case, because some letters (`ſ`) share their upper case with another letter.
     let same: String = visible.nfkc().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfkc().collect();
     let short = without_end(&same);
-    // A name of invisible characters only is itself.
+    // Keeps a name that consists of invisible characters only.
     if short.is_empty() { name.to_owned() } else { short.to_owned() }
 }
 
-/// Whether a protected name and a name on disk, both folded, are the same: also where the second is the short name that
-/// NTFS gives the first (`GIT~1`).
+/// Whether a protected name and a name on disk, both folded, are equal. The second may be the short name that NTFS
+/// gives the first (`GIT~1`).
 pub(crate) fn is_same(protected: &str, name: &str) -> bool {
     protected == name || is_short_form(protected, name)
 }
 
-/// Whether two names of files are the same to some disk or program, whatever this disk does.
+/// Whether some file system or program treats two file names as the same, independent of this machine.
 ///
 /// ```
 /// use helve_contract::is_same_name;
@@ -45,7 +45,7 @@ fn is_ignored(it: char) -> bool {
     invisible(it).is_some() || matches!(it, '\u{1bca0}'..='\u{1bca3}')
 }
 
-/// The name without what Windows does not count at its end. A name that is nothing else is left as it is.
+/// The name without the trailing characters that Windows ignores. A name of only such characters is unchanged.
 fn without_end(name: &str) -> &str {
     let file = match name.split_once(':') {
         Some((file, stream)) if stream.contains('$') && !file.is_empty() => file,
@@ -55,8 +55,8 @@ fn without_end(name: &str) -> &str {
     if short.is_empty() { name } else { short }
 }
 
-/// Whether a name is the short form that NTFS may give another: up to six of its letters, `~`, a number, and up to three
-/// letters of its ending. Names that are short themselves get none.
+/// Whether `name` is a short form that NTFS may create: up to six letters, `~`, a number, and up to three letters of
+/// the extension. Short names have no such form.
 pub(crate) fn is_short_form(long: &str, name: &str) -> bool {
     let Some((start, rest)) = name.split_once('~') else { return false };
     let (number, ending) = rest.split_once('.').unwrap_or((rest, ""));
@@ -70,7 +70,7 @@ pub(crate) fn is_short_form(long: &str, name: &str) -> bool {
     }
     let base: String = base.chars().filter(|it| !matches!(it, '.' | ' ')).take(6).collect();
     let extension: String = extension.chars().take(3).collect();
-    // Where many names begin alike, NTFS keeps two letters and four digits of a sum.
+    // If many names share a prefix, NTFS keeps two letters and four digits of a checksum.
     let is_sum = || start.len() == 6 && base.get(..2).is_some_and(|it| start.starts_with(it)) && is_hex(&start[2..]);
     ending == extension && (start == base || start.is_char_boundary(2) && is_sum())
 }

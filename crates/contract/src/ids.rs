@@ -1,17 +1,17 @@
-//! Identities: UUIDs as keys, labels for people.
+//! Ids: UUIDs as keys, and labels for people.
 
 use uuid::Uuid;
 
-/// The tenant of a store that one person uses on one machine.
+/// The tenant of a store with one user on one machine.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// A new identity: a UUID of version 7, so that later ones sort after earlier ones.
+/// A new UUID of version 7; later ids sort after earlier ones.
 #[must_use]
 pub fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// The identity of the session that has this label in a workspace: a UUID of version 8 from a hash of all four.
+/// The id of the session with this label in a workspace: a UUID of version 8 from a hash of all four values.
 ///
 /// The same label in another workspace, or of another user or tenant, is another session.
 #[must_use]
@@ -26,24 +26,24 @@ pub fn labelled_id(tenant: &str, user: &str, workspace: &str, label: &str) -> St
     Uuid::new_v8(bytes).to_string()
 }
 
-/// Whether a text is an identity in its usual form: 36 characters, lower-case.
+/// Whether a text is an id in its usual form: 36 characters, lower case.
 #[must_use]
 pub fn is_id(text: &str) -> bool {
     text.len() == 36 && Uuid::try_parse(text).is_ok_and(|id| id.to_string() == text)
 }
 
-/// What a text names among things that have ids and labels.
+/// The result of a lookup by id or label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named<T> {
-    /// This one.
+    /// Exactly one match.
     One(T),
-    /// Nothing.
+    /// No match.
     Nothing,
-    /// Several: ids that begin or end so, or things with this label.
+    /// Several matches: ids with this prefix or suffix, or items with this label.
     Several,
 }
 
-/// Finds what a text names: by the whole id, then by the label, then by the beginning or the end of an id.
+/// Looks up `text`: by the whole id, then by the label, then by the prefix or suffix of an id.
 pub fn find<'a, T: Copy>(text: &str, all: impl Iterator<Item = (&'a str, Option<&'a str>, T)>) -> Named<T> {
     let all: Vec<_> = all.collect();
     let is_id = |(id, _, _): &(&str, Option<&str>, T)| *id == text;

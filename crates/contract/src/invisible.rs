@@ -1,17 +1,17 @@
-//! The one table of characters that a reader does not see but that change how a text is read.
+//! The table of characters that are invisible but change how a text is read.
 
-/// A character that leaves no mark of its own.
+/// The kinds of invisible characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invisible {
-    /// Joins or selects the form of the character before it; a part of many scripts and of emoji.
+    /// Joins or modifies the character before it; common in many scripts and in emoji.
     Joiner,
-    /// A direction mark or a soft hyphen, which ordinary text of some scripts contains.
+    /// A direction mark or a soft hyphen, which some scripts use in ordinary text.
     Mark,
-    /// Zero-width space, a change of direction, a tag, a filler: nothing that a text needs.
+    /// A zero-width space, direction override, tag or filler: no text needs it.
     Hidden,
 }
 
-/// What kind of invisible character this is; `None` for all others. Control characters are not in the table: ask
+/// The kind of an invisible character; `None` for all others. Control characters are not in the table: use
 /// [`char::is_control`].
 ///
 /// ```
@@ -46,11 +46,11 @@ pub fn invisible(it: char) -> Option<Invisible> {
     }
 }
 
-/// Reads a text character by character and tells which of them are invisible without a reason.
+/// Scans a text and reports invisible characters that have no legitimate purpose.
 ///
-/// A joiner has a reason after a letter or sign of another script, and after a digit that it makes into a key (`1️⃣`). A
-/// zero-width joiner also has one after the selector of such a sign (`🏳️‍🌈`). A joiner after ASCII text or after another
-/// invisible character hides something.
+/// A joiner is legitimate after a letter or symbol of a non-Latin script, and after a digit that it turns into a keycap
+/// (`1️⃣`). A zero-width joiner is also legitimate after the selector of such a symbol (`🏳️‍🌈`). A joiner after ASCII
+/// text or after another invisible character hides something.
 ///
 /// ```
 /// use helve_contract::{Invisible, InvisibleScan};
@@ -61,12 +61,12 @@ pub fn invisible(it: char) -> Option<Invisible> {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InvisibleScan {
-    /// The last two characters, the last one first.
+    /// The last two characters, the latest first.
     before: [char; 2],
 }
 
 impl InvisibleScan {
-    /// Takes the next character of the text: what kind of invisible character it is, if it is one without a reason.
+    /// Takes the next character and returns its kind, if it is invisible without a legitimate purpose.
     pub fn next(&mut self, it: char) -> Option<Invisible> {
         let [last, earlier] = self.before;
         self.before = [it, last];
@@ -76,7 +76,7 @@ impl InvisibleScan {
     }
 }
 
-/// Whether a joiner after this character has a meaning.
+/// Whether a joiner is legitimate after this character.
 fn is_base(it: char) -> bool {
     let is_keycap = matches!(it, '0'..='9' | '#' | '*');
     (is_keycap || !it.is_ascii()) && invisible(it).is_none_or(|kind| kind == Invisible::Mark) && !it.is_control()
@@ -101,7 +101,7 @@ mod tests {
         {
             assert!(stray(text) > 0, "{text:?}");
         }
-        // Selectors and joiners that take turns carry bits, and no sign needs them.
+        // Alternating selectors and joiners can encode bits; no symbol needs them.
         assert_eq!(stray(&format!("雪{}", "\u{fe0f}\u{200d}".repeat(8))), 14);
     }
 }

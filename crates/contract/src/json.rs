@@ -1,23 +1,23 @@
-//! JSON written straight into bytes. A reply may be megabytes of text that are written twice, for the model and for the
-//! record; a general serializer looks at every byte by itself.
+//! A fast JSON writer. A reply may contain megabytes of text and is written twice, for the model and for the record. A
+//! general serializer checks each byte separately.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// Fields of an object while they are written, one after another.
+/// Writes the fields of an object one after another.
 #[derive(Debug)]
 pub struct ObjectWriter(Vec<u8>);
 
 impl ObjectWriter {
-    /// An object that has no fields yet, after some bytes that stand before it.
+    /// An object without fields, written after some leading bytes.
     #[must_use]
     pub fn with_prefix(mut bytes: Vec<u8>) -> Self {
         bytes.push(b'{');
         Self(bytes)
     }
 
-    /// A text.
+    /// Writes a string.
     #[must_use]
     pub fn string(mut self, key: &'static str, text: &str) -> Self {
         self.key(key);
@@ -25,7 +25,7 @@ impl ObjectWriter {
         self
     }
 
-    /// A text, if there is one.
+    /// Writes a string, if there is one.
     #[must_use]
     pub fn optional_string(self, key: &'static str, text: Option<&str>) -> Self {
         match text {
@@ -34,7 +34,7 @@ impl ObjectWriter {
         }
     }
 
-    /// Something whose JSON is there already.
+    /// Writes a value that is already JSON.
     #[must_use]
     pub fn raw(mut self, key: &'static str, json: &[u8]) -> Self {
         self.key(key);
@@ -42,14 +42,14 @@ impl ObjectWriter {
         self
     }
 
-    /// Something that is written by `write`, which gets the bytes so far and gives them back with its JSON.
+    /// Writes a value with `write`, which takes the bytes so far and returns them with its JSON appended.
     #[must_use]
     pub fn raw_with(mut self, key: &'static str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
         self.key(key);
         Self(write(self.0))
     }
 
-    /// Anything. A map whose keys are no strings is `null`.
+    /// Writes any serializable value. A map with keys that are not strings becomes `null`.
     #[must_use]
     pub fn value(mut self, key: &'static str, value: &(impl Serialize + ?Sized)) -> Self {
         self.key(key);
@@ -61,14 +61,14 @@ impl ObjectWriter {
         self
     }
 
-    /// The whole object.
+    /// Closes the object and returns the bytes.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.0.push(b'}');
         self.0
     }
 
-    /// Names of fields are written in the source, and need no escapes.
+    /// Field names are constants in the source and need no escapes.
     fn key(&mut self, key: &'static str) {
         debug_assert_eq!(unescaped_prefix_len(key.as_bytes()), key.len(), "{key}");
         self.0.reserve(key.len() + 4);
@@ -81,9 +81,9 @@ impl ObjectWriter {
     }
 }
 
-/// Writes a text as JSON has it, in quotes.
+/// Appends a text as a quoted JSON string.
 pub fn push_json_string(out: &mut Vec<u8>, text: &str) {
-    // Ordinary text has an escape or two in a line.
+    // Ordinary text has one or two escapes per line.
     out.reserve(text.len() + text.len() / 16 + 16);
     out.push(b'"');
     let mut rest = text.as_bytes();
@@ -110,12 +110,11 @@ pub fn push_json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// How many bytes stand as they are, from the first on: all up to a quote, a backslash or a control character. Blocks
-/// without any of those are passed over whole, then eight bytes at a time: the lowest bit that is set in `found` belongs to
-/// the first of those.
+/// The length of the prefix without a quote, a backslash or a control character. It skips whole blocks first, then
+/// eight bytes at a time. The lowest set bit in `found` marks the first such byte.
 fn unescaped_prefix_len(text: &[u8]) -> usize {
     let strange = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    // Without a way out in the middle, for then a compiler looks at many bytes at once.
+    // No early exit, so that the compiler can vectorise the loop.
     let is_plain = |block: &&[u8; 32]| !block.iter().fold(false, |found, byte| found | strange(byte));
     let passed = text.as_chunks::<32>().0.iter().take_while(is_plain).count() * 32;
     let text = &text[passed..];

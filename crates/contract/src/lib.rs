@@ -1,6 +1,6 @@
-//! What a tool author sees: [`Tool`], [`Call`], [`Reply`], [`Error`], [`Entry`] and the ports.
+//! The API for tool authors: [`Tool`], [`Call`], [`Reply`], [`Error`], [`Entry`] and the ports.
 //!
-//! Nothing here does I/O or needs a runtime. Built-in tools use exactly these types.
+//! Nothing here does I/O or needs a runtime. The built-in tools use the same types.
 
 mod access;
 mod agent_type;

@@ -1,6 +1,6 @@
 //! MIME types of files, from their first bytes or their names.
 
-/// The MIME type of a file: from its first bytes, else from its name where the bytes are UTF-8 text.
+/// The MIME type of a file, from its first bytes. For UTF-8 text it comes from the file name.
 #[must_use]
 pub fn sniff_mime(name: &str, bytes: &[u8]) -> &'static str {
     let begins = |with: &[u8]| bytes.starts_with(with);

@@ -1,20 +1,20 @@
-//! Names of tools and patterns over them: which spellings mean the same tool.
+//! Tool names and patterns: which spellings mean the same tool.
 //!
-//! Some clients rename `-` to `_` in tool names, and people write rules in either spelling. A pattern that takes
-//! something away covers every spelling; a pattern that grants something covers `_` written for `-`, and no more.
+//! Some clients rename `-` to `_` in tool names, and people write rules in either spelling. A pattern that restricts
+//! covers every spelling. A pattern that grants covers only `_` written for `-`.
 
-/// What a pattern over tool names is for.
+/// The purpose of a pattern over tool names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternPurpose {
-    /// It takes something away (deny, ask, disable): letter case and every sign beside letters and digits are ignored.
+    /// It restricts (deny, ask, disable): case and all characters except letters and digits are ignored.
     Restrict,
-    /// It grants something (allow, only): `_` in the pattern also stands for `-` in the name.
+    /// It grants (allow, only): `_` in the pattern also matches `-` in the name.
     Grant,
-    /// It covers its own spelling only, in any letter case.
+    /// It covers only the exact spelling, in any case.
     Exact,
 }
 
-/// Whether a pattern covers a name. `*` stands for any letters; `mcp__server` alone stands for every tool of a server.
+/// Whether a pattern covers a name. `*` matches any characters; `mcp__server` alone matches every tool of that server.
 #[must_use]
 pub fn name_matches(pattern: &str, name: &str, purpose: PatternPurpose) -> bool {
     let (pattern, name) = (prepared(pattern, purpose), prepared(name, purpose));
@@ -26,13 +26,13 @@ pub fn name_matches(pattern: &str, name: &str, purpose: PatternPurpose) -> bool 
     is_server || covers(pattern, name, &same)
 }
 
-/// A name in the spelling that is compared when something is taken away: lower case, `_` for every other sign.
+/// The form of a name that restricting patterns compare: lower case, `_` for every other character.
 #[must_use]
 pub fn fold_name(name: &str) -> String {
     name.chars().map(|it| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { '_' }).collect()
 }
 
-/// A name with `_` for `-`, as clients that do not take `-` send it.
+/// A name with `_` for `-`, as sent by clients that do not accept `-`.
 #[must_use]
 pub fn underscored(name: &str) -> String {
     name.replace('-', "_")
@@ -45,7 +45,7 @@ fn prepared(text: &str, purpose: PatternPurpose) -> String {
     }
 }
 
-/// `*` for any bytes. Greedy with one step back, so that no pattern takes long.
+/// Matches `*` against any bytes. Greedy with one backtrack position, so that the time is bounded.
 fn covers(pattern: &[u8], name: &[u8], same: &impl Fn(u8, u8) -> bool) -> bool {
     let (mut at, mut from) = (0, 0);
     let mut back: Option<(usize, usize)> = None;

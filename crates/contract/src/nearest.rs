@@ -1,8 +1,8 @@
-//! The nearest names to one that does not exist.
+//! Suggestions for names that do not exist.
 
-/// The names that look most like `wanted`, nearest first, at most three.
+/// The names that are most similar to `wanted`, best first, at most three.
 ///
-/// Case, `_` and `-` count for little; a name that contains the other counts as near.
+/// Differences in case, `_` and `-` count little. A name that contains the other one counts as similar.
 pub fn closest_names<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let plain = normalize_name(wanted);
     if plain.is_empty() {
@@ -34,7 +34,7 @@ fn normalize_name(name: &str) -> String {
     name.chars().filter(|it| !matches!(it, '_' | '-' | ' ')).flat_map(char::to_lowercase).take(200).collect()
 }
 
-/// Edits between two words, with a swap of neighbours as one.
+/// The number of edits between two words. A swap of adjacent letters counts as one.
 fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = [vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1]];

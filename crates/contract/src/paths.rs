@@ -1,4 +1,4 @@
-//! Where a session may go: roots, rules, and the only paths a host accepts.
+//! The workspace: roots, path rules, and `SafePath`, the only kind of path that a host accepts.
 
 use std::{
     borrow::Cow,
@@ -14,7 +14,7 @@ use crate::{
     fold::{fold, is_short_form},
 };
 
-/// How a dialect's model writes paths.
+/// How the model of a dialect writes paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathStyle {
     /// Absolute or relative to the workspace (000, 002).
@@ -22,62 +22,62 @@ pub enum PathStyle {
     Relative,
     /// Absolute only (001, 004).
     Absolute,
-    /// Virtual roots such as `/shared` (003); anything relative starts at the first root.
+    /// Virtual roots such as `/shared` (003). Relative paths start at the first root.
     Virtual,
 }
 
-/// What may be done beneath a root.
+/// The permitted access beneath a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RootPermission {
-    /// Look only.
+    /// Read only.
     Read,
-    /// Look and change.
+    /// Read and write.
     Write,
 }
 
-/// What a tool means to do with a path.
+/// The access that a tool needs to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
-    /// Look at it.
+    /// Read it.
     Read,
     /// Create, change or remove it.
     Write,
 }
 
-/// A folder that a session may touch.
+/// A directory that a session may access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
-    /// The name of a virtual root (`shared`), where the dialect has them.
+    /// The name of a virtual root (`shared`), in dialects that have them.
     pub name: Option<String>,
-    /// The folder, absolute and without symbolic links.
+    /// The directory, absolute and without symbolic links.
     pub dir: PathBuf,
-    /// Other spellings of the folder that the user gave, such as a path through a symbolic link.
+    /// Other spellings of the directory that the user gave, such as a path through a symbolic link.
     pub also: Vec<PathBuf>,
-    /// What may be done in it.
+    /// The permitted access.
     pub rights: RootPermission,
 }
 
 impl Root {
-    /// A root that may be read and changed.
+    /// A root with read and write access.
     #[must_use]
     pub fn writable(dir: impl Into<PathBuf>) -> Self {
         Self { name: None, dir: dir.into(), also: Vec::new(), rights: RootPermission::Write }
     }
 
-    /// A root that may only be read.
+    /// A root with read access only.
     #[must_use]
     pub fn readable(dir: impl Into<PathBuf>) -> Self {
         Self { rights: RootPermission::Read, ..Self::writable(dir) }
     }
 
-    /// The same root under a virtual name.
+    /// The root with a virtual name.
     #[must_use]
     pub fn with_name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
 }
 
-/// The folders of a session, the rules inside them, and how paths are written. Fixed at the session's start.
+/// The directories of a session, their path rules, and the path style. It does not change during the session.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     roots: Vec<Arc<Root>>,
@@ -86,16 +86,16 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// A workspace over these roots; the first is where relative paths start.
+    /// Creates a workspace from these roots. Relative paths start at the first root.
     #[must_use]
     pub fn new(roots: impl IntoIterator<Item = Root>, rules: PathRules, reading: PathStyle) -> Self {
         let roots = roots.into_iter().map(Arc::new).collect();
         Self { roots, rules: Arc::new(rules), path_style: reading }
     }
 
-    /// The same workspace with these folders of its first root in that root's place, and why some of them are not. They
-    /// are absolute and without symbolic links. It never becomes larger. Folders that lie outside, and folders that may
-    /// not become a root, change nothing: the workspace is the operator's setting, and its rules still hold.
+    /// Replaces the first root by these subdirectories of it. Returns the new workspace and the reasons for ignored
+    /// ones. The paths must be absolute and without symbolic links. Directories outside the root, and those that may
+    /// not become a root, change nothing: the workspace is the operator's setting, and its rules still apply.
     #[must_use]
     pub fn narrow_to(&self, folders: &[PathBuf]) -> (Self, Vec<String>) {
         let Some(first) = self.roots.first() else { return (self.clone(), Vec::new()) };
@@ -132,14 +132,14 @@ impl Workspace {
         (Self { roots, rules: Arc::new(rules), ..self.clone() }, ignored)
     }
 
-    /// Where a folder lies beneath the first root, if that may become a root of its own.
+    /// The path of a directory beneath the first root, if the directory may become a root.
     fn narrowable_path<'a>(&self, first: &Arc<Root>, folder: &'a Path) -> Result<&'a Path, &'static str> {
         let relative = folder.strip_prefix(&first.dir).map_err(|_| "outside the workspace")?;
         let access = if first.rights == RootPermission::Write { Access::Write } else { Access::Read };
         if self.safe_path(first, relative.to_owned(), access).is_err() {
             return Err("may not be used here");
         }
-        // Walls know protected places by their path from the root; with another root they would not find them.
+        // The sandbox identifies protected paths relative to the root. With another root it would not find them.
         let hides =
             self.rules.remainders(relative).any(|(rule, _)| rule.denies == Access::Write && !rule.scope.binds_commands);
         if hides || self.roots.iter().skip(1).any(|other| other.dir.starts_with(folder)) {
@@ -148,7 +148,7 @@ impl Workspace {
         Ok(relative)
     }
 
-    /// The same workspace with what `keep` makes of each root; `None` leaves one out. For profiles, which only narrow.
+    /// Maps each root through `keep`; `None` drops the root. Profiles use it, and they only narrow.
     pub(crate) fn with_roots(&self, keep: impl FnMut(&Arc<Root>) -> Option<Arc<Root>>) -> Self {
         Self { roots: self.roots.iter().filter_map(keep).collect(), ..self.clone() }
     }
@@ -159,29 +159,29 @@ impl Workspace {
         &self.roots
     }
 
-    /// The rules inside the roots.
+    /// The path rules inside the roots.
     #[must_use]
     pub fn rules(&self) -> &PathRules {
         &self.rules
     }
 
-    /// How paths are written.
+    /// How the model writes paths.
     #[must_use]
     pub fn path_style(&self) -> PathStyle {
         self.path_style
     }
 
-    /// The top of the first root.
+    /// The top directory of the first root.
     pub fn primary_root(&self, access: Access) -> Result<SafePath> {
         let root = self.roots.first().ok_or_else(|| Error::denied("this session has no workspace"))?;
         self.safe_path(root, PathBuf::new(), access)
     }
 
-    /// A place beneath one of the roots, named by the root's folder: what another machine was told of a path.
+    /// Resolves a path beneath the root at `root`. Another machine sent both parts.
     pub fn resolve_in_root(&self, root: &Path, relative: impl Into<PathBuf>, access: Access) -> Result<SafePath> {
         let relative = relative.into();
         let known = self.roots.iter().find(|it| it.dir == root).map(|it| (it, PathBuf::new()));
-        // A session that was narrowed has a folder of ours for a root.
+        // The root of a narrowed session may be a subdirectory of one of these roots.
         let (root, above) = known.or_else(|| self.real_root(root)).ok_or_else(|| self.outside_error(root))?;
         if above.components().chain(relative.components()).any(|part| !matches!(part, Component::Normal(_))) {
             return Err(self.outside_error(&relative));
@@ -190,7 +190,7 @@ impl Workspace {
         self.safe_path(root, relative, access)
     }
 
-    /// Turns what a model wrote into a path inside a root, or says why not and what to write instead.
+    /// Checks a path that the model wrote. The error says why it is refused and what to write instead.
     pub fn check(&self, path: &Path, access: Access, from: Option<&SafePath>) -> Result<SafePath> {
         validate_path_text(path)?;
         if path.is_relative() {
@@ -205,7 +205,7 @@ impl Workspace {
         self.safe_path(root, rest, access)
     }
 
-    /// How the model knows a path of this machine: by its root where it lies beneath one, else as it is.
+    /// The path as the model writes it: relative to its root if it lies beneath one, else unchanged.
     pub fn display_path(&self, path: &Path) -> String {
         let known = self.real_root(path).and_then(|(root, rest)| self.safe_path(root, rest, Access::Read).ok());
         known.map_or_else(|| escape_path(path), |path| path.to_string())
@@ -288,7 +288,7 @@ impl Workspace {
         if roots.is_empty() { "another session's workspace".to_owned() } else { roots.join(", ") }
     }
 
-    /// Whether a root is the vault: commands do not see it, and `vault_copyto` is the only tool that copies from it.
+    /// Whether a root is the vault. Commands cannot see it, and only `vault_copyto` copies from it.
     #[must_use]
     pub fn is_vault(&self, root: &Root) -> bool {
         is_vault(self.path_style, root)
@@ -302,15 +302,15 @@ impl Workspace {
     }
 }
 
-/// Only dialects with virtual roots have a vault; elsewhere a root may happen to have this name.
+/// Only dialects with virtual roots have a vault. In other dialects a root may have this name by chance.
 fn is_vault(reading: PathStyle, root: &Root) -> bool {
     reading == PathStyle::Virtual && root.name.as_deref() == Some("vault")
 }
 
-/// A path that has passed the rules. Only a [`Workspace`] makes one, so no tool can forget to ask.
+/// A path that has passed the rules. Only a [`Workspace`] creates one, so no tool can skip the check.
 ///
-/// It is a root and a clean path beneath it. A host opens it beneath the root's handle, and asks
-/// [`judge`](Self::judge) again about the place where the last symbolic link led.
+/// It consists of a root and a clean relative path. A host opens it beneath the root's handle. Then the host calls
+/// [`check_rules`](Self::check_rules) for the path that the last symbolic link resolves to.
 #[derive(Clone)]
 pub struct SafePath {
     root: Arc<Root>,
@@ -322,43 +322,43 @@ pub struct SafePath {
 }
 
 impl SafePath {
-    /// The root it is beneath.
+    /// The root of the path.
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
     }
 
-    /// Whether its root is the vault, which commands do not see.
+    /// Whether the path is in the vault, which commands cannot see.
     #[must_use]
     pub fn is_in_vault(&self) -> bool {
         is_vault(self.path_style, &self.root)
     }
 
-    /// The path beneath the root: clean, without `..`, empty for the root itself.
+    /// The path beneath the root: clean, without `..`, empty for the root.
     #[must_use]
     pub fn relative(&self) -> &Path {
         &self.relative
     }
 
-    /// What it may be used for.
+    /// The permitted access.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// The path on the host: the root's folder and the rest. For messages to the operator and for mounts, not for opening.
+    /// The absolute path on the host. For operator messages and mounts; do not open it.
     #[must_use]
     pub fn host_path(&self) -> PathBuf {
         if self.relative.as_os_str().is_empty() { self.root.dir.clone() } else { self.root.dir.join(&self.relative) }
     }
 
-    /// The rules in force, for a host that meets further paths beneath this one.
+    /// The rules of the workspace, for a host that finds further paths beneath this one.
     #[must_use]
     pub fn rules(&self) -> &PathRules {
         &self.rules
     }
 
-    /// Whether the rules allow this path's use at another place beneath the same root: where a link led, or a child.
+    /// Checks the rules for another path beneath the same root: the target of a link, or a child.
     pub fn check_rules(&self, real: &Path) -> Result<()> {
         match self.rules.find(real, Some(self.at(real)), self.access, Purpose::Named) {
             None => Ok(()),
@@ -366,13 +366,13 @@ impl SafePath {
         }
     }
 
-    /// Whether a search that meets this place beneath the same root may show it.
+    /// Whether a search may show this path beneath the same root.
     #[must_use]
     pub fn may_find(&self, relative: &Path) -> bool {
         self.rules.find(relative, Some(self.at(relative)), Access::Read, Purpose::Found).is_none()
     }
 
-    /// The rules about commands whose patterns can match beneath this path's root, as patterns from there.
+    /// The rules for commands whose patterns can match beneath this root, relative to the root.
     pub fn command_rules(&self) -> impl Iterator<Item = (PathGlob, Access)> {
         let root = normalize_components(&self.root.dir);
         self.rules.iter().filter(|rule| rule.scope.binds_commands).flat_map(move |rule| {
@@ -385,7 +385,7 @@ impl SafePath {
         RulePath { root: &self.root, reading: self.path_style, relative }
     }
 
-    /// A path beneath the same root that a host found (by listing or walking), with the rules asked again.
+    /// Creates a path beneath the same root for an entry that a host found. Checks the rules again.
     pub fn in_same_root(&self, relative: impl Into<PathBuf>, access: Access) -> Result<SafePath> {
         let path = Self { relative: relative.into(), access, ..self.clone() };
         if access == Access::Write && path.root.rights == RootPermission::Read {
@@ -395,7 +395,7 @@ impl SafePath {
         Ok(path)
     }
 
-    /// How the model knows a path beneath this one's root.
+    /// A path beneath the same root, as the model writes it.
     #[must_use]
     pub fn display_relative(&self, relative: &Path) -> String {
         let empty = relative.as_os_str().is_empty();
@@ -410,7 +410,7 @@ impl SafePath {
     }
 }
 
-/// The path as the model knows it, with control characters made visible.
+/// The path as the model writes it, with control characters escaped.
 impl fmt::Display for SafePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.display_relative(&self.relative))
@@ -423,49 +423,49 @@ impl fmt::Debug for SafePath {
     }
 }
 
-/// What is forbidden inside the roots. Deny is all there is: what no rule names is allowed as far as the root's rights go.
+/// The deny rules inside the roots. A path that no rule matches is allowed within the root's permission.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PathRules(Vec<PathRule>);
 
-/// One rule: what matches may not be written, or not even read.
+/// A rule that denies writing, or reading and writing, of matching paths.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathRule {
-    /// Which paths.
+    /// The matching paths.
     pub glob: PathGlob,
-    /// What is refused: `Write` refuses changes, `Read` refuses both.
+    /// The denied access: `Write` denies changes, `Read` denies both.
     pub denies: Access,
-    /// Why, and what to do, for the model: "is protected; ask the user to change it".
+    /// The reason and what to do, for the model: "is protected; ask the user to change it".
     pub why: String,
-    /// Where the pattern starts and what it holds for.
+    /// Where the pattern starts and what the rule applies to.
     pub scope: RuleScope,
 }
 
-/// Where the pattern of a path rule starts, and what the rule holds for.
+/// Where the pattern of a path rule starts, and what the rule applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleScope {
-    /// The pattern starts at `/` of the machine (or at the name of a virtual root), not at the top of each root.
+    /// The pattern starts at `/` of the machine or at the name of a virtual root, not at the top of each root.
     pub is_absolute: bool,
-    /// Commands are kept to the rule, too: the sandbox hides or mounts read-only what exists.
+    /// The rule also applies to commands: the sandbox hides matching files or mounts them read-only.
     pub binds_commands: bool,
-    /// Only searches leave the file out. Whoever names the file is asked before, by the gate.
+    /// Only searches omit the file. For a call that names it, the gate asks for approval.
     pub only_searches: bool,
 }
 
 impl PathRule {
-    /// A rule for file tools, with a pattern from the top of each root.
+    /// A rule for file tools; the pattern starts at the top of each root.
     #[must_use]
     pub fn new(glob: PathGlob, denies: Access, why: impl Into<String>) -> Self {
         Self { glob, denies, why: why.into(), scope: RuleScope::default() }
     }
 
-    /// The same rule with another scope.
+    /// The rule with another scope.
     #[must_use]
     pub fn scoped(self, scope: RuleScope) -> Self {
         Self { scope, ..self }
     }
 }
 
-/// A place beneath a root, as path rules see it.
+/// A path beneath a root, as path rules see it.
 #[derive(Clone, Copy, Debug)]
 struct RulePath<'a> {
     root: &'a Root,
@@ -474,7 +474,7 @@ struct RulePath<'a> {
 }
 
 impl PathRules {
-    /// These rules.
+    /// Creates the list of rules.
     #[must_use]
     pub fn new(rules: impl IntoIterator<Item = PathRule>) -> Self {
         Self(rules.into_iter().collect())
@@ -485,14 +485,14 @@ impl PathRules {
         self.0.iter()
     }
 
-    /// Adds the rules as they read from a folder beneath the root.
+    /// Adds the rules that apply in a subdirectory, with patterns relative to it.
     fn add_relative_to(&mut self, folder: &Path) {
         let more: Vec<PathRule> =
             self.remainders(folder).map(|(rule, glob)| PathRule { glob, ..rule.clone() }).collect();
         self.0.extend(more);
     }
 
-    /// The rules that reach into a folder beneath the root by its own path, and how they read from there.
+    /// The rules with patterns that reach into a subdirectory, with patterns relative to it.
     fn remainders(&self, folder: &Path) -> impl Iterator<Item = (&PathRule, PathGlob)> {
         let inside = normalize_components(folder);
         self.0.iter().filter(|rule| !rule.scope.is_absolute).flat_map(move |rule| {
@@ -501,7 +501,8 @@ impl PathRules {
         })
     }
 
-    /// Why a path beneath a root may not be used so, if it may not. Absolute rules need a root; see [`SafePath::check_rules`].
+    /// Why this access to a path beneath a root is denied, if it is. Absolute rules need a root; see
+    /// [`SafePath::check_rules`].
     #[must_use]
     pub fn denial_reason(&self, relative: &Path, access: Access) -> Option<&str> {
         self.find(relative, None, access, Purpose::Named)
@@ -525,12 +526,12 @@ impl PathRules {
     }
 }
 
-/// How a path came up.
+/// How a path was obtained.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// The caller named it, or a link in it led there.
+    /// The caller named it, or a link in it resolves to it.
     Named,
-    /// A search met it.
+    /// A search found it.
     Found,
 }
 
@@ -545,27 +546,27 @@ impl RulePath<'_> {
     }
 }
 
-/// A pattern of path parts: `*` and `?` inside a part, `**` for any number of parts.
+/// A path pattern: `*` and `?` inside a component, `**` for any number of components.
 ///
-/// A pattern without a slash matches at any depth, one with a slash (or a leading one) from the root; it covers
-/// everything beneath what it matches. Names are compared without case, and spellings that some disk takes for the same name
-/// (`.ｇit`, `GIT~1`) are the same.
+/// A pattern without a slash matches at any depth; one with a slash matches from the root. It also covers everything
+/// beneath a match. Names are compared without case. Spellings that some file system treats as equal (`.ｇit`, `GIT~1`)
+/// are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathGlob(Vec<String>);
 
-/// How a pattern applies to a folder.
+/// How much of a directory a pattern covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobReach {
-    /// Everything in it matches.
+    /// Everything in it.
     Whole,
     /// Something in it may match.
     Inside,
-    /// Nothing in it matches.
+    /// Nothing in it.
     None,
 }
 
 impl PathGlob {
-    /// Reads a pattern.
+    /// Parses a pattern.
     #[must_use]
     pub fn new(pattern: &str) -> Self {
         let anchored = pattern.trim_end_matches('/').contains('/');
@@ -577,13 +578,13 @@ impl PathGlob {
         Self(parts)
     }
 
-    /// The pattern, as it was understood.
+    /// The pattern in its parsed form.
     #[must_use]
     pub fn pattern(&self) -> String {
         self.0.join("/")
     }
 
-    /// How the pattern applies to a folder beneath the root: to all of it, to something in it, or not at all.
+    /// How much of a directory beneath the root the pattern covers.
     #[must_use]
     pub fn reach(&self, relative: &Path) -> GlobReach {
         let parts = normalize_components(relative);
@@ -597,7 +598,7 @@ impl PathGlob {
         }
     }
 
-    /// Whether what the pattern names lies deeper in this folder, as far as the pattern has no wildcards.
+    /// Whether the literal part of the pattern names something inside this directory.
     #[must_use]
     pub fn names_something_in(&self, folder: &Path) -> bool {
         let parts = normalize_components(folder);
@@ -605,13 +606,13 @@ impl PathGlob {
         !parts.is_empty() && parts.len() <= head && parts.len() < self.0.len() && self.0.starts_with(&parts)
     }
 
-    /// Whether a path beneath the root is matched, or lies beneath one that is.
+    /// Whether the pattern matches a path beneath the root, or one of its parent directories.
     #[must_use]
     pub fn matches(&self, relative: &Path) -> bool {
         self.covers(&normalize_components(relative))
     }
 
-    /// What is left of the pattern once a path has led into a folder: nothing if it leads elsewhere.
+    /// The rest of the pattern inside a directory; empty if the pattern does not match it.
     fn remainders(&self, inside: &[String]) -> Vec<Vec<String>> {
         fn walk(pattern: &[String], inside: &[String], into: &mut Vec<Vec<String>>) {
             match (pattern, inside) {
@@ -650,12 +651,12 @@ impl PathGlob {
     }
 }
 
-/// Whether a part of a pattern matches a name, both folded.
+/// Whether a pattern component matches a name, both folded.
 fn is_match(pattern: &str, name: &str) -> bool {
     wildcard_match(pattern.as_bytes(), name.as_bytes()) || is_short_form(pattern, name)
 }
 
-/// `*` and `?` over bytes, without recursion.
+/// Matches `*` and `?` over bytes, without recursion.
 fn wildcard_match(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
@@ -714,7 +715,8 @@ fn validate_path_text(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is no path here, though it is one elsewhere. Taken to the letter it would make folders named `C:` or `file:`.
+/// The kind of a path that belongs to another system. Used literally, it would create directories such as `C:` or
+/// `file:`.
 fn foreign_path_kind(text: &str) -> Option<&'static str> {
     let drive = text.as_bytes();
     if drive.len() > 2 && drive[0].is_ascii_alphabetic() && drive[1] == b':' && matches!(drive[2], b'\\' | b'/') {
@@ -746,18 +748,18 @@ fn normalize_lexically(path: &Path) -> PathBuf {
     clean
 }
 
-/// The rest of a clean path beneath a folder.
+/// The rest of a clean path beneath a directory.
 fn beneath<'a>(clean: &'a Path, dir: &Path) -> Option<&'a Path> {
     let rest = clean.to_str().zip(dir.to_str()).and_then(|(path, dir)| path.strip_prefix(dir));
     match rest.map(|rest| (rest, rest.strip_prefix('/'))) {
         Some(("", _)) => Some(Path::new("")),
         Some((_, Some(rest))) if !rest.starts_with('/') => Some(Path::new(rest)),
-        // Another folder; or one that is written in another way, such as with a slash at its end.
+        // Another directory, or the same one spelled differently, such as with a trailing slash.
         _ => clean.strip_prefix(dir).ok(),
     }
 }
 
-/// A path for reading: control characters and bytes that are not UTF-8 made visible.
+/// A path for display: control characters and bytes that are not UTF-8 are escaped.
 fn escape_path(path: &Path) -> String {
     if let Some(text) = path.to_str().filter(|text| text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
         return text.to_owned();
@@ -850,7 +852,7 @@ mod tests {
         }
         assert!(!glob.matches(Path::new(".cafes/mask")));
         assert!(seen(PathStyle::Relative, ".git./config. .", Access::Write).ends_with("is protected"));
-        // A name that only other systems reserve, and one of dots alone, are names.
+        // Names that only other systems reserve, and names of dots, are valid.
         assert_eq!(seen(PathStyle::Relative, "CON", Access::Write), "CON");
         assert_eq!(seen(PathStyle::Relative, "...", Access::Write), "...");
     }
@@ -871,7 +873,7 @@ mod tests {
         }
         let long = seen(PathStyle::Relative, &"x/".repeat(2500), Access::Read);
         assert_eq!(long, "the path is 5000 bytes long; at most 4096 are accepted");
-        // What a shell, a browser or another system would read into a name is not read into it here.
+        // Shell, browser and foreign path syntax has no meaning here.
         for path in ["~root/x", "$HOME/x", "${HOME}", "%2e%2e/x", "a b ", "a.", "..."] {
             assert_eq!(seen(PathStyle::Relative, path, Access::Write), path);
         }
@@ -931,7 +933,7 @@ mod tests {
         assert_eq!(seen("/shared/secret/key"), "/shared/secret/key: is denied");
         assert_eq!(seen("/vault/x"), "/v/x/x");
 
-        // Folders above it, folders that do not overlap it and protected ones change nothing.
+        // Parent directories, directories without overlap and protected ones change nothing.
         assert_eq!(narrow(&["/", "/w/a"]).0.roots(), whole.roots());
         let (same, ignored) = narrow(&["/elsewhere", "/wider"]);
         assert_eq!(same.roots(), whole.roots());

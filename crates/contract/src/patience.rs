@@ -1,7 +1,7 @@
-//! Whether whoever looks after a call can wait for a disk on the same thread.
+//! Whether the current thread may block on disk I/O.
 //!
-//! Handing a small write to another thread and hearing of its end costs more than the write. A server that has one
-//! client and nothing else to do may as well wait for it itself; one that looks after many may not.
+//! Handing a small write to another thread costs more than the write. A server with one client and no other work may
+//! block; a server with many clients may not.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ thread_local! {
     static PATIENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does some work, usually one poll of a call, on a thread that may wait meanwhile.
+/// Runs `work`, usually one poll of a call, on a thread that may block meanwhile.
 pub fn allow_blocking<T>(work: impl FnOnce() -> T) -> T {
     struct RestoreOnDrop(bool);
     impl Drop for RestoreOnDrop {
@@ -21,7 +21,7 @@ pub fn allow_blocking<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether this thread may wait for a disk here and now.
+/// Whether the current thread may block on disk I/O now.
 pub fn is_blocking_allowed() -> bool {
     PATIENT.get()
 }

@@ -1,4 +1,5 @@
-//! Capability profiles (seed 003): which roots of a session a class of tools can reach. Open it to change what a profile allows.
+//! Capability profiles (seed 003): which roots of a session a class of tools can reach. Open it to change what a
+//! profile allows.
 
 use std::{fmt, sync::Arc};
 
@@ -9,28 +10,28 @@ use crate::{Root, RootPermission, Workspace};
 /// The name of the root with secrets.
 const VAULT: &str = "vault";
 
-/// What a tool or a module can reach. A tool has at most one.
+/// What a tool or a module may access. A tool has at most one profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CapabilityProfile {
-    /// Reads every root, `vault` included, and changes none.
+    /// Reads every root, including `vault`; no writes.
     #[serde(alias = "file_read_only")]
     FileReadOnly,
-    /// Reads and changes the roots other than `vault`.
+    /// Reads and writes the roots except `vault`.
     #[serde(alias = "file_read_write")]
     FileReadWrite,
-    /// Reaches no root.
+    /// Accesses no root.
     #[serde(alias = "web")]
     Web,
-    /// Reads `vault` and nothing else.
+    /// Reads only `vault`.
     #[serde(alias = "vault_read_step")]
     VaultReadStep,
-    /// Changes the writable roots, and does not see `vault`.
+    /// Writes the writable roots; cannot see `vault`.
     #[serde(alias = "vault_write_step")]
     VaultWriteStep,
 }
 
 impl CapabilityProfile {
-    /// The part of a workspace that this profile allows. It never allows more than the workspace did.
+    /// The part of a workspace that this profile allows. It never adds access.
     #[must_use]
     pub fn narrow(self, workspace: &Workspace) -> Workspace {
         let is_vault = |root: &Root| root.name.as_deref() == Some(VAULT);
@@ -48,7 +49,7 @@ impl CapabilityProfile {
     }
 }
 
-/// The name, as configuration and records spell it.
+/// The name in settings and records.
 impl fmt::Display for CapabilityProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -56,7 +57,7 @@ impl fmt::Display for CapabilityProfile {
 }
 
 impl CapabilityProfile {
-    /// The name, as configuration and records spell it.
+    /// The name in settings and records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,18 +1,19 @@
-//! Files of a project that programs outside of the sandbox run without being told to: when a folder is entered or opened,
-//! at a commit, at an install, after a push. Tools and commands may write them; the user is told which program runs them.
+//! Project files that programs outside the sandbox run automatically: when a directory is entered or opened, at a
+//! commit, at an install, after a push. Tools and commands may write them; Helve tells the user which program runs
+//! them.
 //!
-//! Not listed are files that run because somebody names them, such as `Makefile` or `conftest.py`: they are like the
-//! project's other code. Files in which settings of git, editors and agents are protected (`.git/config`, `.vscode`,
-//! `.mcp.json`) are not listed either: no tool may write them.
+//! Files that run only when somebody names them, such as `Makefile` or `conftest.py`, are not listed: they are ordinary
+//! code. Protected settings of git, editors and agents (`.git/config`, `.vscode`, `.mcp.json`) are not listed either:
+//! no tool may write them.
 
 use std::path::Path;
 
-/// A file or folder that a program runs without being told to.
+/// A file or directory that a program runs automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProjectFile {
-    /// The end of its path. A part may begin with `*`.
+    /// The end of its path. A component may start with `*`.
     pub path: &'static str,
-    /// Which program runs it, and when.
+    /// The program that runs it, and when.
     pub run_by: &'static str,
 }
 
@@ -29,7 +30,7 @@ const ESLINT: &str = "editors with ESLint when a file is opened";
 const PRETTIER: &str = "editors with Prettier when a file is opened";
 const VIM: &str = "Vim and Neovim with `exrc` when the folder is opened";
 
-/// All of them. A row of several parts matches the end of a path; what lies in a folder is matched too.
+/// All rows. A row with several components matches the end of a path, and everything beneath a matching directory.
 pub const PROJECT_FILES: &[ProjectFile] = &[
     row(".envrc", DIRENV),
     row("mise.toml", MISE),
@@ -90,7 +91,7 @@ pub const PROJECT_FILES: &[ProjectFile] = &[
     row(".lldbinit", "lldb when it is started in the folder"),
 ];
 
-/// Folders with installed packages, whose files are not the project's.
+/// Directories with installed packages, whose files do not belong to the project.
 const INSTALLED: [&str; 3] = ["node_modules", "site-packages", ".git"];
 
 const fn row(path: &'static str, run_by: &'static str) -> ProjectFile {
@@ -98,7 +99,7 @@ const fn row(path: &'static str, run_by: &'static str) -> ProjectFile {
 }
 
 impl ProjectFile {
-    /// The row for a path beneath a root: that of the file itself, or of a folder above it.
+    /// The row for a path beneath a root: of the file or of a parent directory.
     #[must_use]
     pub fn find(path: &Path) -> Option<&'static Self> {
         let parts: Vec<&str> = path.components().map(|part| part.as_os_str().to_str().unwrap_or_default()).collect();

@@ -1,102 +1,101 @@
-//! What comes back from a call: words, data, media, and how it went.
+//! `Reply`: the result of a call as text, data and media, with its status.
 
 use serde_json::Value;
 
 use crate::{Error, Limit, Origin, count_lines};
 
-/// What the model gets back. The engine bounds it before it leaves.
+/// The result that the model gets. The engine truncates it before it is sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
-    /// The words. The engine truncates them to a limit.
+    /// The text. The engine truncates it to a limit.
     pub text: String,
-    /// Text directly before `text` that is never truncated: an exit code, a status.
+    /// Text directly before `text` that is never truncated, such as an exit code or a status.
     pub before: String,
-    /// Lines after `text` that are never truncated: totals, how a command ended, how to go on.
+    /// Lines after `text` that are never truncated: totals, the end of a command, how to continue.
     pub after: String,
-    /// How much of `text`, or of each string in JSON data, this call asked for. Without it the dialect's limit holds. A
-    /// tool that sets it hands over the whole text, so that the file with the full output is complete.
+    /// The limit for `text`, or for each string in JSON data, that this call requests. The default is the dialect's
+    /// limit. A tool that sets it returns the whole text, so that the spill file is complete.
     pub limit: Option<Limit>,
-    /// The same as data, where the tool has a shape for it.
+    /// The result as data, if the tool defines a structure.
     pub data: Option<Value>,
-    /// Pictures and the like.
+    /// Images and other media.
     pub media: Vec<Media>,
     /// Whether the call failed.
     pub is_error: bool,
-    /// Exit code, where a program ran.
+    /// The exit code of the program, if one ran.
     pub exit_code: Option<i32>,
-    /// Which end of the text matters when not all of it fits.
+    /// Which end of the text to keep when it is truncated.
     pub truncate_side: TruncateSide,
-    /// Whether `text` is prose or the JSON of `data`.
+    /// Whether `text` is plain text or the JSON of `data`.
     pub format: ReplyFormat,
-    /// Name of the file that holds the whole output, when the text was cut. A tool that wrote one itself sets it.
+    /// The name of the spill file, if the text was truncated. A tool that wrote the file itself sets it.
     pub spill_file: Option<String>,
-    /// A text that the engine saves to a file beside the reply, which then names the file.
+    /// A text that the engine saves to a file; the reply then names the file.
     pub saved: Option<SavedText>,
-    /// What was left out, once something was.
+    /// The original size, if the text was truncated.
     pub truncation: Option<Truncation>,
-    /// Bytes of the whole output, where `text` shows some of them in another form: escaped, or left out as a command to
-    /// a terminal. A note about a truncation then tells this size, and not how much of it the text shows.
+    /// The size of the whole output, if `text` shows parts of it escaped or without terminal sequences. A truncation
+    /// note then states this size.
     pub source_bytes: Option<u64>,
-    /// The sandbox that held the call, as one short word ("L3"), where a program ran.
+    /// The sandbox level of the call ("L3"), if a program ran.
     pub sandbox: Option<String>,
-    /// Where the words are from, when they are a stranger's. The engine marks them as data.
+    /// The origin of untrusted text. The engine tags such text as data.
     pub origin: Option<Origin>,
-    /// Why the call was not made, where the gate refused it.
+    /// Why the gate refused the call, if it did.
     pub refusal: Option<Refusal>,
-    /// Remarks about the call itself, for events and callers: a file that could not be saved, an internal error.
+    /// Remarks about the call for events and callers: a file that could not be saved, an internal error.
     pub notes: Vec<String>,
-    /// Everything that was repaired in the arguments, for records and logs. Those repairs that could change the meaning of
-    /// the call are in `model_notes` too.
+    /// All repairs of the arguments, for records and logs. Repairs that could change the meaning are also in
+    /// `model_notes`.
     pub repairs: Vec<String>,
-    /// What the model must know about its own arguments: a parameter that was ignored, renamed or guessed. The engine
-    /// moves them into a field `notes` where the reply is a JSON object; otherwise whoever sends the reply adds
-    /// [`Reply::notes_text`] after it.
+    /// Notes for the model about its arguments: a parameter that was ignored, renamed or guessed. For a JSON object,
+    /// the engine moves them into a field `notes`. Otherwise the sender of the reply appends [`Reply::notes_text`].
     pub model_notes: Vec<String>,
 }
 
 /// Why the gate refused a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A rule or a policy denies it.
+    /// A rule or a policy denied it.
     Rule,
     /// The session is in plan mode.
     PlanMode,
-    /// The mode asks for an approval, and nobody gave one.
+    /// The mode requires an approval, and nobody gave one.
     Approval,
-    /// A rule or a policy asks for an approval in every mode, and nobody gave one.
+    /// A rule or a policy requires an approval in every mode, and nobody gave one.
     AskRule,
 }
 
 impl Refusal {
-    /// Whether work was left undone that another setting or an approval would have let pass. Plan mode refuses on
-    /// purpose.
+    /// Whether the refusal left work undone that another setting or an approval would have allowed. Plan mode refuses
+    /// on purpose, so it does not count.
     #[must_use]
     pub fn leaves_work(self) -> bool {
         self != Self::PlanMode
     }
 }
 
-/// Which end of a text matters.
+/// Which end of a text to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TruncateSide {
-    /// The beginning: files, listings, matches.
+    /// The beginning: for files, listings, matches.
     #[default]
     KeepHead,
-    /// The end: what a command printed last.
+    /// The end: for the output of commands.
     KeepTail,
 }
 
-/// What `text` is.
+/// The format of `text`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyFormat {
-    /// Prose.
+    /// Plain text.
     #[default]
     Text,
-    /// The JSON of `data`; a cut keeps it valid JSON.
+    /// The JSON of `data`; truncation keeps it valid.
     Json,
 }
 
-/// What a cut left out.
+/// The original size of a truncated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
     /// Bytes of the whole text.
@@ -105,24 +104,24 @@ pub struct Truncation {
     pub lines: u64,
 }
 
-/// A text that is too long for the reply, such as one long line of a file.
+/// A text too long for the reply, such as a long line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedText {
-    /// What it is, in a few words. The reply says `[what: file]`.
+    /// A short description. The reply contains `[what: file]`.
     pub what: String,
     /// The text.
     pub text: String,
 }
 
 impl Truncation {
-    /// The measures of a text.
+    /// The size of a text.
     #[must_use]
     pub fn of(text: &str) -> Self {
         Self { bytes: text.len() as u64, lines: count_lines(text) as u64 }
     }
 }
 
-/// A picture or another binary part of a reply.
+/// An image or another binary part of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Media {
     /// MIME type, sniffed from the bytes.
@@ -132,13 +131,13 @@ pub struct Media {
 }
 
 impl Reply {
-    /// A reply that is data; its words are the data's JSON.
+    /// A reply with data; its text is the JSON of the data.
     #[must_use]
     pub fn json(data: Value) -> Self {
         Self { text: data.to_string(), data: Some(data), format: ReplyFormat::Json, ..Self::default() }
     }
 
-    /// The whole text as a model reads it: what stands before it, the text, and the lines after it.
+    /// The whole text that a model reads: `before`, `text` and `after`.
     #[must_use]
     pub fn full_text(&self) -> String {
         let mut text = format!("{}{}", self.before, self.text);
@@ -153,14 +152,14 @@ impl Reply {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// A failure, in words for the model.
+    /// A failure with a text for the model.
     #[must_use]
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, ..Self::default() }
     }
 }
 
-/// Appends a text that starts on a line of its own.
+/// Appends a text on a new line.
 pub(crate) fn push_line(text: &mut String, line: &str) {
     if line.is_empty() {
         return;

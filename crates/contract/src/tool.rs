@@ -1,4 +1,4 @@
-//! A tool: arguments that parse from JSON, and what to do with them.
+//! The `Tool` trait: arguments that parse from JSON, and a function that runs with them.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use serde::de::DeserializeOwned;
 
 use crate::{AccessRequest, Call, Effects, PortSet, Reply, Result};
 
-/// Arguments that parse from JSON, and what to do with them.
+/// A tool: arguments that parse from JSON, and a function that runs with them.
 ///
-/// The fields are the parameters; doc comments on the struct and on its fields are what the model reads.
-/// Built-in tools and yours implement the same trait; `#[tool]` writes it from a plain async function.
+/// The fields are the parameters; the model reads the doc comments of the struct and its fields. Built-in tools and
+/// yours implement the same trait. `#[tool]` generates it from an async function.
 pub trait Tool: DeserializeOwned + JsonSchema + Send + 'static {
-    /// What the model calls, unless a dialect gives it another name.
+    /// The name that the model calls, unless a dialect renames it.
     const NAME: &'static str;
-    /// What a call can do to the world.
+    /// The effects that a call can have.
     const EFFECTS: Effects;
-    /// How long a call may take. A tool that keeps its own clock (a shell command) says [`Duration::MAX`].
+    /// The timeout of a call. A tool with its own timeout (a shell command) uses [`Duration::MAX`].
     const TIMEOUT: Duration = Duration::from_secs(120);
-    /// The ports that a call cannot do without. A session that lacks one does not offer the tool.
+    /// The ports that a call requires. A session without one of them does not offer the tool.
     const NEEDS: PortSet = PortSet::NONE;
-    /// What comes back.
+    /// The output of a call.
     type Output: Into<Reply> + Send;
 
-    /// What a call with these arguments would use. `None`: the gate looks for well-known argument names (`path`,
-    /// `command`, `url`) instead.
+    /// What a call with these arguments would access. `None`: the gate uses well-known argument names (`path`,
+    /// `command`, `url`).
     fn access(&self) -> Option<AccessRequest> {
         None
     }

@@ -1,10 +1,10 @@
-//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+//! Properties that hold for any input bytes, for tests and fuzzers.
 
 use std::path::{Component, Path};
 
 use crate::{Access, PathRules, PathStyle, Root, Workspace};
 
-/// A path that a model wrote leads beneath a root, and to a clean place there, or nowhere.
+/// A path from a model resolves to a clean path beneath a root, or is refused.
 pub fn check_path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for reading in [PathStyle::Relative, PathStyle::Absolute, PathStyle::Virtual] {

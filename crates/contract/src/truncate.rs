@@ -23,7 +23,7 @@ impl SizeUnit {
         }
     }
 
-    /// Where the first `size` units end.
+    /// The offset after the first `size` units.
     fn end_of_first(self, text: &str, size: usize) -> usize {
         match self {
             _ if text.len() <= size => text.len(),
@@ -32,7 +32,7 @@ impl SizeUnit {
         }
     }
 
-    /// Where the last `size` units begin.
+    /// The offset of the last `size` units.
     fn start_of_last(self, text: &str, size: usize) -> usize {
         match (self, size.checked_sub(1)) {
             _ if text.len() <= size => 0,
@@ -52,9 +52,9 @@ impl fmt::Display for SizeUnit {
     }
 }
 
-/// How much text is kept: a size and a number of lines, whichever is reached first.
+/// A limit for text: a size and a number of lines, whichever is reached first.
 ///
-/// Whole lines are kept where they fill at least half of the size. Otherwise the text is cut inside a line, between two
+/// Truncation keeps whole lines if they fill at least half of the size. Otherwise it ends inside a line, between two
 /// characters.
 ///
 /// ```
@@ -68,11 +68,11 @@ impl fmt::Display for SizeUnit {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The largest size, in `unit`.
+    /// The maximum size, in `unit`.
     pub size: usize,
     /// What `size` counts.
     pub unit: SizeUnit,
-    /// The largest number of lines.
+    /// The maximum number of lines.
     pub lines: usize,
 }
 
@@ -89,13 +89,13 @@ impl Limit {
         Self { size, unit: SizeUnit::Chars, lines: usize::MAX }
     }
 
-    /// The same size, and at most `lines` lines.
+    /// The same limit with a maximum number of lines.
     #[must_use]
     pub const fn lines(self, lines: usize) -> Self {
         Self { lines, ..self }
     }
 
-    /// The smaller of two limits. Where they count in different units, the result admits nothing that either refuses.
+    /// The smaller of two limits. For different units, the result admits nothing that either limit refuses.
     ///
     /// ```
     /// use helve_contract::Limit;
@@ -179,11 +179,11 @@ pub struct Truncated<'a> {
     pub total_bytes: usize,
     /// Lines of the whole text.
     pub total_lines: usize,
-    /// What the limit ended the part by; `None` when the part is the whole.
+    /// The limit that truncated the text; `None` if the text is complete.
     pub by: Option<TruncatedBy>,
 }
 
-/// Which part of a [`Limit`] truncated a text.
+/// The part of a [`Limit`] that truncated a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TruncatedBy {
     /// The number of lines.
@@ -336,7 +336,7 @@ mod tests {
                 match cut.by {
                     None => prop_assert_eq!(cut.text, text.as_str()),
                     Some(TruncatedBy::Lines) => prop_assert_eq!(count_lines(cut.text), lines),
-                    // The last character may be up to three bytes too long.
+                    // The last character may exceed the limit by up to three bytes.
                     Some(TruncatedBy::Size) => prop_assert!(used >= (size / 2).min(size.saturating_sub(3))),
                 }
             }

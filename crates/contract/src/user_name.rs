@@ -1,18 +1,18 @@
-//! Names of users and tenants: the one rule for flags, settings and webhooks.
+//! The rule for names of users and tenants, for options, settings and webhooks.
 
-/// The longest name, in characters.
+/// The maximum length, in characters.
 const MAX_CHARS: usize = 64;
 
-/// What a user name looks like, for messages.
+/// The form of a user name, for messages.
 pub const USER_NAME_FORM: &str =
     "a user name: 1 to 64 letters, digits or `.`, `_`, `@`, `+`, `:`, `-`, beginning with a letter, a digit or `+`";
 
-/// What a tenant name looks like, for messages.
+/// The form of a tenant name, for messages.
 pub const TENANT_NAME_FORM: &str =
     "a tenant name: 1 to 64 letters, digits or `.`, `_`, `@`, `+`, `:`, `-`, beginning with a letter, a digit or `+`";
 
-/// Whether a name can be a user's or a tenant's. It is a key in the store and may become part of a file name, so it has no separators,
-/// spaces or control characters, and no two dots in a row.
+/// Whether a name is valid for a user or a tenant. It is a key in the store and may be part of a file name. So it has
+/// no separators, spaces, control characters or consecutive dots.
 #[must_use]
 pub fn is_user_name(name: &str) -> bool {
     let is_inner = |it: char| it.is_alphanumeric() || "._@+:-".contains(it);

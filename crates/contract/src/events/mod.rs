@@ -1,7 +1,8 @@
-//! Everything that Helve records or streams: one [`Event`] enum, with the name and the fields that each event has in JSON.
+//! Everything that Helve records or streams: one [`Event`] enum, with the name and the fields that each event has in
+//! JSON.
 //!
-//! Open it to add an event. Names and fields are a public format: people read them in `events.ndjson` and from `/events`.
-//! `docs/events.md` is generated from the definitions here.
+//! Open it to add an event. Names and fields are a public format: people read them in `events.ndjson` and from
+//! `/events`. `docs/events.md` is generated from the definitions here.
 
 mod forge;
 mod record;
@@ -275,9 +276,9 @@ mod tests {
             (other.name(), other.data()),
             ("task.paused", r#"{"taskId":"t1","until":1e3,"big":123456789012345678901}"#)
         );
-        // A known name with a field of another kind.
+        // A known name with a field of another type.
         assert!(matches!(&changed.event, Event::Other(it) if it.name() == "task.failed"));
-        // A known event with one more field.
+        // A known event with an additional field.
         assert!(matches!(&wider.event, Event::RunStarted(_)));
         assert_eq!(Value::Object(wider.unknown.clone()), serde_json::json!({ "region": "eu" }));
     }

@@ -1,4 +1,4 @@
-//! An event with its number, time and stream: a line of `events.ndjson`, a row of a store.
+//! An event with its number, time and stream. It is a line of `events.ndjson` or a row of a store.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
 use serde_json::{Map, Value, value::RawValue};

@@ -1,4 +1,4 @@
-//! Events of the server, from `GET /events`: sessions, approvals, planned runs that it executes.
+//! Events of the server, from `GET /events`: sessions, approvals and the planned runs that it executes.
 
 #![allow(clippy::option_option, reason = "absent and null differ in JSON that clients read")]
 

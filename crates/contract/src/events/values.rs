@@ -1,4 +1,4 @@
-//! The fixed values that fields of events take, and a macro for enums that have a name for each value.
+//! The fixed values of event fields, and a macro for enums with a name for each value.
 
 /// Defines an enum whose values have fixed names, in JSON and in text.
 macro_rules! named_values {

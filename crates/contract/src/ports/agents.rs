@@ -1,4 +1,4 @@
-//! Other agents: started by a call, with a part of its rights.
+//! The `Agents` port: sub-agents that a call starts with a subset of its rights.
 
 use std::time::Duration;
 
@@ -8,56 +8,56 @@ use serde_json::Value;
 use super::{sessions::TokenUsage, set::Port, tasks::WaitUntil};
 use crate::{Call, Error, Media, Result};
 
-/// The supervisor of agents. A child's tools, roots and budget are a part of its parent's, and cancel reaches it.
+/// The supervisor of agents. A child gets a subset of its parent's tools, roots and budget, and is cancelled with it.
 #[async_trait]
 pub trait Agents: Send + Sync {
-    /// Whether agents can be started at all.
+    /// Whether this session can start agents.
     fn is_available(&self) -> bool {
         true
     }
-    /// The agents that can be started here, by name.
+    /// The kinds of agents that this session can start.
     fn kinds(&self) -> Vec<AgentKind>;
-    /// Whether this session gets a message when an agent in the background ends. A session that another program drives
-    /// gets none: its calls ask how the agent stands.
+    /// Whether this session gets a message when a background agent ends. Sessions that another program drives get none;
+    /// their calls poll the agent's state.
     fn reports_end(&self) -> bool {
         true
     }
-    /// Whether an agent of this kind (`None`: the plain one) would have only tools that change nothing here. Its calls
-    /// are judged one by one all the same.
+    /// Whether an agent of this kind (`None`: the default kind) would have only read-only tools. The gate still checks
+    /// its calls one by one.
     fn is_read_only(&self, _call: &Call, _kind: Option<&str>) -> bool {
         false
     }
-    /// Starts an agent. In the foreground this returns when it has ended; in the background at once.
+    /// Starts an agent. In the foreground this returns when the agent has ended; in the background at once.
     async fn start(&self, call: &Call, order: SubAgentRequest) -> Result<AgentReport>;
-    /// The agents that this session started and that still run.
+    /// The running agents that this session started.
     async fn running(&self, call: &Call) -> Vec<AgentReport>;
-    /// How an agent of this session stands, after a wait. `None`: there is none of this id.
+    /// The state of an agent of this session, after a wait. `None` if the id is unknown.
     async fn report(&self, call: &Call, id: &str, until: WaitUntil) -> Result<Option<AgentReport>>;
-    /// Stops an agent of this session. `None`: there is none of this id.
+    /// Stops an agent of this session. `None` if the id is unknown.
     async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>>;
-    /// Gives a message to another conversation of the same user, and wakes it where this process can run it. `None`:
-    /// the conversation is not open here and cannot be opened here. The caller has checked whose it is.
+    /// Delivers a message to another session of the same user, and wakes that session if this process can run it.
+    /// `None`: the session is not open here and cannot be opened here. The caller has checked the owner.
     async fn send_message(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>>;
-    /// The model of the agent that this session belongs to, and whether it is in a turn. An implementation that drives
-    /// the agent answers [`Activity::Active`] during a call of that agent.
+    /// The model of this session's agent, and whether the agent is in a turn. An implementation that drives the agent
+    /// returns [`Activity::Active`] during a call of that agent.
     async fn current(&self, call: &Call) -> Result<CurrentAgent>;
 }
 
-/// What became of a message to another conversation.
+/// How a message to another session was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// A turn runs there; it reads the message next.
+    /// A turn is running there; it reads the message next.
     Running,
-    /// It was idle; a turn begins with the message.
+    /// The session was idle; a turn starts with the message.
     Woken,
-    /// It is open and idle; it reads the message at its next turn.
+    /// The session is open and idle; it reads the message at its next turn.
     Waiting,
 }
 
-/// Which configured time limit holds for an agent whose order names none.
+/// Which configured time limit applies to an agent whose request has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeLimit {
-    /// None.
+    /// No limit.
     #[default]
     Unlimited,
     /// The limit of a delegated goal.
@@ -66,7 +66,7 @@ pub enum TimeLimit {
     Spawn,
 }
 
-/// An agent that can be started.
+/// A kind of agent that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentKind {
     /// Its name: `Explore`, `researcher`.
@@ -75,89 +75,89 @@ pub struct AgentKind {
     pub description: String,
 }
 
-/// What an agent is to do.
+/// A request to start an agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SubAgentRequest {
-    /// Which kind; `None`: the dialect's plain one.
+    /// The kind; `None` for the dialect's default.
     pub kind: Option<String>,
-    /// What to do.
+    /// The task for the agent.
     pub prompt: String,
-    /// The same in a few words.
+    /// A short title of the task.
     pub title: String,
-    /// A name of its own.
+    /// A name for this agent.
     pub name: Option<String>,
-    /// Another model.
+    /// A model other than the default.
     pub model: Option<String>,
-    /// A stopped or ended agent to go on with.
+    /// The id of a stopped or ended agent to resume.
     pub resume: Option<String>,
-    /// Whether the caller goes on at once.
+    /// Whether the caller continues immediately.
     pub background: bool,
-    /// Turns of the model at most.
+    /// The maximum number of model turns.
     pub max_turns: Option<u32>,
-    /// US dollars at most.
+    /// The maximum cost in US dollars.
     pub max_cost: Option<f64>,
-    /// Time at most; `None`: what `limit` stands for.
+    /// The timeout; `None` applies `limit`.
     pub timeout: Option<Duration>,
-    /// The configured limit that holds where `timeout` is `None`.
+    /// The configured limit to use where `timeout` is `None`.
     pub limit: TimeLimit,
-    /// An approval mode by name; never looser than the caller's.
+    /// The name of an approval mode; never less strict than the caller's.
     pub mode: Option<String>,
     /// Facts that the agent must know.
     pub facts: Vec<String>,
-    /// Only these tools.
+    /// Restricts the agent to these tools.
     pub tools: Option<Vec<String>>,
-    /// More, by dialect: a task, a branch.
+    /// Further fields of the dialect, such as a task or a branch.
     pub extra: Value,
 }
 
-/// How an agent stands.
+/// The state of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentReport {
-    /// Its id, which is also its session's.
+    /// Its id, which is also the id of its session.
     pub id: String,
     /// Its kind.
     pub kind: String,
-    /// What it does, in a few words.
+    /// A short title of its task.
     pub title: String,
     /// Running, or how it ended.
     pub status: AgentStatus,
-    /// Its last words, or what it has said so far.
+    /// Its final message, or its text so far.
     pub text: String,
-    /// Pictures and the like that it sent.
+    /// Images and other media that it returned.
     pub media: Vec<Media>,
-    /// The model that spoke.
+    /// The model that it uses.
     pub model: String,
-    /// Turns of the model.
+    /// The number of model turns.
     pub turns: u32,
-    /// Calls of tools.
+    /// The number of tool calls.
     pub tool_calls: u32,
-    /// What it cost.
+    /// The tokens and the cost.
     pub usage: TokenUsage,
-    /// How long it ran.
+    /// The running time.
     pub elapsed: Duration,
-    /// The file that holds what it did, as the model can name it.
+    /// The file with its transcript, as the model can name it.
     pub transcript_file: Option<String>,
 }
 
-/// How an agent stands, in a word.
+/// The status of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentStatus {
     /// It runs.
     Running,
-    /// It did its work.
+    /// It finished its task.
     Done,
-    /// It did not; why.
+    /// It failed, for this reason.
     Failed(String),
     /// It was stopped.
     Stopped,
 }
 
-/// The agent that speaks in this session.
+/// The agent of this session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CurrentAgent {
     /// Its name.
     pub name: String,
-    /// Its model; `None` where another program drives the agent and no model is configured here.
+    /// Its model; `None` if another program drives the agent and no model is configured here.
     pub model: Option<String>,
     /// Whether it is in a turn.
     pub activity: Activity,
@@ -166,17 +166,17 @@ pub struct CurrentAgent {
 /// Whether an agent is in a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activity {
-    /// It is in a turn. This holds for every agent whose own tool call is being served.
+    /// It is in a turn. This applies to every agent whose tool call is being served.
     Active,
     /// It waits for the next message.
     Idle,
-    /// Another program drives it and does not say.
+    /// Another program drives it and does not report its state.
     #[default]
     Unknown,
 }
 
 impl Activity {
-    /// The status in a word: `active`, `idle`, `unknown`.
+    /// The name of the state: `active`, `idle`, `unknown`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -187,7 +187,7 @@ impl Activity {
     }
 }
 
-/// No agents: for a session that nobody's loop drives.
+/// No agents, for a session without an agent loop.
 pub struct NoAgents;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Artifacts of planned runs: plans, task documents, walkthroughs, change requests and state, each with a version.
+//! The `Artifacts` port: plans, task documents, walkthroughs, change requests and state of planned runs, with versions.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -12,30 +12,30 @@ use crate::{Error, Result, ids};
 
 /// The largest artifact, in bytes.
 pub const MAX_ARTIFACT: u64 = 16 << 20;
-/// How long the lease of a run lasts unless it is renewed.
+/// How long the lease of a run lasts without renewal.
 pub const RUN_LEASE: Duration = Duration::from_secs(60);
-/// The longest path of an artifact, and the longest name in it, in bytes.
+/// The maximum length of an artifact's path, and of a name in it, in bytes.
 const MAX_PATH: usize = 1024;
 const MAX_NAME: usize = 200;
 
 /// The artifacts of planned runs, by run and path. Every write compares versions and replaces the whole body.
 ///
-/// One owner at a time plans or executes a run; it claims the run and writes with the lease. Whoever does not hold it, such
-/// as a person who decides about a change request, writes without a lease and must name the version that is replaced.
+/// One owner at a time plans or executes a run; it claims the run and writes with the lease. Others, such as a person
+/// who decides about a change request, write without a lease and must name the replaced version.
 #[async_trait]
 pub trait Artifacts: Send + Sync {
-    /// Claims a run; it need not exist yet. [`Error::RunHeld`]: another owner has it.
+    /// Claims a run; it need not exist yet. [`Error::RunHeld`]: another owner holds it.
     async fn claim_run(&self, run: &str, owner: &str, length: Duration) -> Result<Lease>;
-    /// Renews a lease, also one that ran out and that nobody claimed since. [`Error::LeaseLost`]: somebody did.
+    /// Renews a lease. An expired lease is renewable until another owner claims the run; then [`Error::LeaseLost`].
     async fn hold_run(&self, lease: &Lease, length: Duration) -> Result<Lease>;
-    /// Gives a lease back. [`Error::LeaseLost`]: somebody else has claimed the run.
+    /// Releases a lease. [`Error::LeaseLost`]: another owner has claimed the run.
     async fn release_run(&self, lease: &Lease) -> Result<()>;
-    /// An artifact. `None`: there is none at this path.
+    /// Reads an artifact. `None` if the path does not exist.
     async fn read(&self, run: &str, path: &str) -> Result<Option<Artifact>>;
-    /// Writes an artifact where it has the expected version, and answers the new one.
+    /// Writes an artifact if it has the expected version, and returns the new version.
     ///
-    /// [`Error::LeaseLost`]: the lease is stale. [`Error::VersionConflict`]: the artifact has another version. Nothing was
-    /// written then. `lease` may be `None` only where `expected` is not [`ExpectedVersion::Any`].
+    /// [`Error::LeaseLost`]: the lease is stale. [`Error::VersionConflict`]: the artifact has another version. Both
+    /// write nothing. `lease` may be `None` only if `expected` is not [`ExpectedVersion::Any`].
     async fn write(
         &self,
         lease: Option<&Lease>,
@@ -44,13 +44,13 @@ pub trait Artifacts: Send + Sync {
         body: &[u8],
         expected: &ExpectedVersion,
     ) -> Result<ArtifactVersion>;
-    /// The paths of all artifacts beneath a folder of the run, sorted; `""` is the run itself.
+    /// The paths of all artifacts beneath a directory of the run, sorted; `""` is the whole run.
     async fn list(&self, run: &str, folder: &str) -> Result<Vec<String>>;
     /// The runs that have artifacts, sorted.
     async fn runs(&self) -> Result<Vec<String>>;
 }
 
-/// An artifact as it was read.
+/// An artifact with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
     /// Its content.
@@ -59,38 +59,38 @@ pub struct Artifact {
     pub version: ArtifactVersion,
 }
 
-/// A version of an artifact. It can only be compared: a number in a table, a hash of the content in files. Writing the
-/// content that is there already may keep the version.
+/// A version of an artifact, for comparison only: a row number in a table, a content hash in files. Writing identical
+/// content may keep the version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArtifactVersion(String);
 
 impl ArtifactVersion {
-    /// A version, in the form of whoever stores the artifacts.
+    /// Creates a version from the store's representation.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The form of whoever stores the artifacts.
+    /// The store's representation.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What must be there for a write to happen.
+/// The state that a write requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedVersion {
-    /// Whatever is there is replaced.
+    /// Any state; existing content is replaced.
     Any,
-    /// Nothing is there.
+    /// The artifact does not exist.
     Absent,
-    /// This version is there.
+    /// The artifact has this version.
     Is(ArtifactVersion),
 }
 
 impl ExpectedVersion {
-    /// Whether a write may replace what is there.
+    /// Whether a write may replace the current version.
     #[must_use]
     pub fn allows(&self, current: Option<&ArtifactVersion>) -> bool {
         match self {
@@ -101,8 +101,8 @@ impl ExpectedVersion {
     }
 }
 
-/// Checks what every implementation checks before a write: the names, the size, and that a write without a lease names a
-/// version.
+/// The checks that every implementation does before a write: the names, the size, and that a write without a lease
+/// names a version.
 pub fn check_artifact_write(
     lease: Option<&Lease>,
     run: &str,
@@ -127,12 +127,12 @@ pub fn check_artifact_write(
     }
 }
 
-/// Checks the name of a run: one path component that people can see and type.
+/// Checks the name of a run: one path component of visible characters.
 pub fn check_run_name(run: &str) -> Result<()> {
     if is_component(run) { Ok(()) } else { Err(invalid("run", run)) }
 }
 
-/// Checks the path of an artifact: names with `/` between them, none of them `.`, `..` or a hidden file.
+/// Checks the path of an artifact: names separated by `/`, none of them `.`, `..` or hidden.
 pub fn check_artifact_path(path: &str) -> Result<()> {
     let is_path = path.len() <= MAX_PATH && path.split('/').all(|it| is_component(it) && !it.starts_with('.'));
     if is_path { Ok(()) } else { Err(invalid("path", path)) }
@@ -149,7 +149,7 @@ fn invalid(what: &str, text: &str) -> Error {
     Error::failed(format!("`{}` cannot be the {what} of an artifact: use plain names", text.escape_debug()))
 }
 
-/// The artifacts of one run, and the lease that writes to it carry. Clones share the lease.
+/// The artifacts of one run, with the lease for writes. Clones share the lease.
 #[derive(Clone)]
 pub struct RunArtifacts {
     run: String,
@@ -164,7 +164,7 @@ impl RunArtifacts {
         Self { run: run.to_owned(), port, lease: Arc::default() }
     }
 
-    /// The run.
+    /// The name of the run.
     #[must_use]
     pub fn run(&self) -> &str {
         &self.run
@@ -188,7 +188,7 @@ impl RunArtifacts {
         Ok(())
     }
 
-    /// Renews the lease, where there is one.
+    /// Renews the lease, if one is held.
     pub async fn renew(&self) -> Result<()> {
         if let Some(lease) = self.lease() {
             let renewed = self.port.hold_run(&lease, RUN_LEASE).await?;
@@ -197,7 +197,7 @@ impl RunArtifacts {
         Ok(())
     }
 
-    /// Gives the lease back, where there is one. A lease that was lost is no error here.
+    /// Releases the lease, if one is held. A lost lease is not an error here.
     pub async fn release(&self) -> Result<()> {
         let Some(lease) = self.lease() else { return Ok(()) };
         self.set_lease(None);
@@ -207,17 +207,17 @@ impl RunArtifacts {
         }
     }
 
-    /// An artifact. `None`: there is none at this path.
+    /// Reads an artifact. `None` if the path does not exist.
     pub async fn read(&self, path: &str) -> Result<Option<Artifact>> {
         self.port.read(&self.run, path).await
     }
 
-    /// Writes an artifact with the lease that is held.
+    /// Writes an artifact with the held lease.
     pub async fn write(&self, path: &str, body: &[u8], expected: &ExpectedVersion) -> Result<ArtifactVersion> {
         self.port.write(self.lease().as_ref(), &self.run, path, body, expected).await
     }
 
-    /// The paths beneath a folder, sorted.
+    /// The paths beneath a directory, sorted.
     pub async fn list(&self, folder: &str) -> Result<Vec<String>> {
         self.port.list(&self.run, folder).await
     }

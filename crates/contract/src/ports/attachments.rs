@@ -1,24 +1,25 @@
-//! Files that a user sends with a message, and how many and how large they may be.
+//! Attachments: files that a user sends with a message, and their limits.
 
 use serde::{Deserialize, Serialize};
 
 use super::{BlobId, Blobs};
 use crate::{Error, Media, Result, sniff_mime};
 
-/// Characters of a name that are kept.
+/// The maximum length of a name, in characters.
 const MAX_NAME: usize = 120;
 
 /// A file that a user sent with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Its name, without folders and control characters.
+    /// Its name, without directories and control characters.
     pub name: String,
     /// Type and bytes.
     pub media: Media,
 }
 
 impl Attachment {
-    /// A file with a sanitised name. The type comes from the bytes, because senders may lie about it.
+    /// Creates an attachment with a sanitised name. The type comes from the bytes, because senders may state a wrong
+    /// one.
     ///
     /// ```
     /// use helve_contract::ports::Attachment;
@@ -39,24 +40,24 @@ impl Attachment {
     }
 }
 
-/// A file of a message whose content is a blob.
+/// An attachment whose content is a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredAttachment {
-    /// Its name, without folders and control characters.
+    /// Its name, without directories and control characters.
     pub name: String,
     /// Its type.
     pub mime: String,
     /// Its size in bytes.
     pub size: u64,
-    /// Its content.
+    /// The id of its content.
     pub blob: BlobId,
 }
 
 impl StoredAttachment {
-    /// The small record of a session that lists the files of its current turn.
+    /// The key in the session state that lists the files of the current turn.
     pub const SLATE: &'static str = "attachments";
 
-    /// Stores the content of files. None of them is in memory twice.
+    /// Stores the content of files, without a second copy in memory.
     pub async fn store(blobs: &dyn Blobs, files: Vec<Attachment>) -> Result<Vec<Self>> {
         let mut stored = Vec::with_capacity(files.len());
         for Attachment { name, media } in files {
@@ -68,7 +69,7 @@ impl StoredAttachment {
     }
 }
 
-/// The last part of a path, in characters that are visible and safe in a line of text.
+/// The last component of a path, reduced to visible characters that are safe in one line of text.
 fn sanitise(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).find(|it| !it.trim().is_empty()).unwrap_or_default();
     let is_safe = |it: &char| it.is_alphanumeric() || matches!(it, ' ' | '.' | '-' | '_' | '(' | ')' | '+' | ',' | '@');
@@ -85,24 +86,24 @@ fn sanitise(name: &str) -> String {
     if name.trim_matches(['_', ' ', '.']).is_empty() { "file".to_owned() } else { name }
 }
 
-/// How many files a message may have, and how large they may be.
+/// Limits for the number and size of a message's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachmentLimits {
-    /// Files of one message.
+    /// The maximum number of files.
     pub files: usize,
-    /// Bytes of all files together.
+    /// The maximum size of all files together, in bytes.
     pub bytes: usize,
 }
 
 impl AttachmentLimits {
-    /// Files that are read from this machine.
+    /// For files that are read from this machine.
     pub const LOCAL: Self = Self { files: 16, bytes: 50 << 20 };
-    /// Files that arrive over HTTP with a token.
+    /// For files that arrive over HTTP with a token.
     pub const UPLOAD: Self = Self { files: 16, bytes: 20 << 20 };
-    /// Files that arrive by a webhook.
+    /// For files that arrive by a webhook.
     pub const WEBHOOK: Self = Self { files: 16, bytes: 5 << 20 };
 
-    /// Checks sizes in bytes, in the order of the files. The error says which limit is exceeded.
+    /// Checks sizes in bytes, in the order of the files. The error names the exceeded limit.
     pub fn check(self, sizes: impl IntoIterator<Item = u64>) -> Result<()> {
         let (mut files, mut bytes) = (0, 0_u64);
         for size in sizes {

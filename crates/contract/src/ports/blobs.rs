@@ -1,4 +1,4 @@
-//! Blobs: content that is stored by its hash. Attachments and undo data are kept here.
+//! The `Blobs` port: content stored by its hash, such as attachments and undo data.
 
 use std::{collections::HashSet, fmt, str::FromStr, time::Duration};
 
@@ -12,38 +12,39 @@ use crate::{Error, Result};
 /// The largest blob, in bytes.
 pub const MAX_BLOB: u64 = 256 << 20;
 
-/// Pieces of a blob, in order.
+/// Chunks of a blob, in order.
 pub type BlobStream<'a> = BoxStream<'a, Result<Vec<u8>>>;
 
-/// Content by its hash. A handle belongs to one tenant and never sees another tenant's blobs.
+/// Content addressed by its hash. A handle belongs to one tenant and cannot read blobs of other tenants.
 ///
-/// A blob never changes. What was put is on disk when [`put`](Self::put) returns; a put that fails leaves nothing behind.
-/// Blobs have no owner: [`remove_unreferenced`](Self::remove_unreferenced) removes what was not used for a while.
+/// Blobs are immutable. The content is on disk when [`put`](Self::put) returns; a failed put stores nothing. Blobs have
+/// no owner: [`remove_unreferenced`](Self::remove_unreferenced) removes those that were not used for some time.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// Whether anything can be stored here.
+    /// Whether this store accepts blobs.
     fn is_available(&self) -> bool {
         true
     }
-    /// Stores content. The same content twice is one blob, and counts as used now.
-    /// [`Error::BlobTooLarge`]: it has more than [`MAX_BLOB`] bytes, or more than this store takes.
+    /// Stores content. Equal content is one blob, and counts as used now. [`Error::BlobTooLarge`]: the content exceeds
+    /// [`MAX_BLOB`] or the limit of this store.
     async fn put(&self, bytes: Vec<u8>) -> Result<BlobId>;
-    /// The same for content that comes in pieces. It is never in memory as a whole.
+    /// Stores content that arrives in chunks, without holding all of it in memory.
     async fn put_stream(&self, pieces: BlobStream<'_>) -> Result<BlobId>;
-    /// The content, compared with its hash. `None`: there is no such blob. [`Error::BlobDamaged`]: it is not what was put.
+    /// Reads content and verifies its hash. `None`: no such blob. [`Error::BlobDamaged`]: the hash does not match.
     async fn get(&self, id: &BlobId) -> Result<Option<Vec<u8>>>;
-    /// The same in pieces. Only the end of the stream says that the content is right: the last item of a damaged blob is
-    /// [`Error::BlobDamaged`], and whoever used the pieces before that must discard them.
+    /// Reads content in chunks. Only the end of the stream confirms the content: for a damaged blob the last item is
+    /// [`Error::BlobDamaged`], and the caller must discard the earlier chunks.
     async fn get_stream(&self, id: &BlobId) -> Result<Option<BlobStream<'static>>>;
-    /// Whether there is such a blob. Its content is not read.
+    /// Whether the blob exists. Does not read its content.
     async fn has(&self, id: &BlobId) -> Result<bool> {
         Ok(self.size(id).await?.is_some())
     }
-    /// The size in bytes. `None`: there is no such blob.
+    /// The size in bytes. `None`: no such blob.
     async fn size(&self, id: &BlobId) -> Result<Option<u64>>;
-    /// Marks a blob as used now. `false`: there is no such blob.
+    /// Marks a blob as used now. `false`: no such blob.
     async fn touch(&self, id: &BlobId) -> Result<bool>;
-    /// Removes blobs that are not in `referenced` and were not put or touched for so long. Answers how many.
+    /// Removes blobs that are not in `referenced` and were not put or touched for `unused_for`. Returns the number
+    /// removed.
     async fn remove_unreferenced(&self, referenced: &HashSet<BlobId>, unused_for: Duration) -> Result<u64>;
 }
 
@@ -66,7 +67,7 @@ impl BlobId {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The id of content whose hash was computed elsewhere.
+    /// The id of content with a known hash.
     #[must_use]
     pub const fn from_hash(hash: [u8; 32]) -> Self {
         Self(hash)
@@ -85,7 +86,7 @@ impl fmt::Debug for BlobId {
     }
 }
 
-/// A text that is no SHA-256 in 64 lower-case hexadecimal digits.
+/// The text is not a SHA-256 in 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a blob's id has 64 lower-case hexadecimal digits")]
 pub struct InvalidBlobId;
@@ -122,7 +123,7 @@ impl From<BlobId> for String {
     }
 }
 
-/// Stores nothing: for sessions without a state folder.
+/// Stores nothing, for sessions without a state directory.
 pub struct NoBlobs;
 
 #[async_trait]

@@ -108,7 +108,7 @@ fn signal_cli() -> String {
 }
 
 impl ChannelSettings {
-    /// Reads one channel, or says what is wrong with it.
+    /// Parses one channel. The error says what is wrong.
     pub fn read(name: &str, value: &Value) -> Result<Self> {
         let told = |why: String| Error::failed(format!("the channel `{name}` {why}"));
         if name.is_empty() || !name.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_')) {
@@ -135,7 +135,7 @@ impl ChannelSettings {
         Ok(Self { name: name.to_owned(), allow, kind })
     }
 
-    /// Reads the whole table `channels`.
+    /// Parses the whole table `channels`.
     pub fn read_all(value: &Value) -> Result<Vec<Self>> {
         match value {
             Value::Object(map) => map.iter().map(|(name, it)| Self::read(name, it)).collect(),

@@ -1,16 +1,16 @@
-//! Ways out to people: messages and files to a channel, and what a user sent along.
+//! The `Channels` port: messages and files to people, and the attachments of a turn.
 
 use async_trait::async_trait;
 
 use super::Attachment;
 use crate::{Call, Error, Media, Result};
 
-/// Ways out to people. Each channel is configured by the operator; a model only names one.
+/// Channels to people. The operator configures each channel; a model only names one.
 #[async_trait]
 pub trait Channels: Send + Sync {
-    /// The channels there are: `signal`, `mail`.
+    /// The configured channels: `signal`, `mail`.
     fn names(&self) -> Vec<String>;
-    /// Whether files can be sent to the user of the session without naming an address.
+    /// Whether files can be sent to the session's user without an address.
     fn has_home(&self) -> bool {
         !self.names().is_empty()
     }
@@ -18,28 +18,28 @@ pub trait Channels: Send + Sync {
     fn takes_attachments(&self) -> bool {
         false
     }
-    /// Sends words.
+    /// Sends a text message.
     async fn send(&self, call: &Call, to: &ChannelAddress, text: &str) -> Result<()>;
     /// Sends a file.
     async fn send_media(&self, call: &Call, to: Option<&ChannelAddress>, file: &OutgoingFile) -> Result<()>;
-    /// A file that the user sent with the turn that this call belongs to, by its number from 0. `None`: there is none.
+    /// The file number `index`, from 0, that the user sent with the turn of this call. `None` if there is no such file.
     async fn attachment(&self, call: &Call, index: usize) -> Result<Option<Media>>;
-    /// Replaces the files of a session's current turn. Whoever begins a turn calls this, also without files. A port
-    /// that holds no attachments ignores it.
+    /// Replaces the files of a session's current turn. The caller that starts a turn calls this, also without files. A
+    /// port without attachments ignores it.
     fn set_attachments(&self, _session: &str, _files: Vec<Attachment>) {}
 }
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelAddress {
-    /// The channel: `signal`.
+    /// The channel, such as `signal`.
     pub channel: String,
-    /// The address in it: `+15551234567`.
+    /// The address in the channel, such as `+15551234567`.
     pub address: String,
 }
 
 impl ChannelAddress {
-    /// Reads `channel:address`.
+    /// Parses `channel:address`.
     pub fn parse(text: &str) -> Result<Self> {
         match text.split_once(':') {
             Some((channel, address)) if !channel.trim().is_empty() && !address.trim().is_empty() => {
@@ -52,7 +52,7 @@ impl ChannelAddress {
     }
 }
 
-/// A file on its way out.
+/// A file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingFile {
     /// Its name.
@@ -61,7 +61,7 @@ pub struct OutgoingFile {
     pub kind: String,
     /// Type and bytes.
     pub media: Media,
-    /// Words beneath it.
+    /// The caption of the file.
     pub caption: Option<String>,
 }
 

@@ -1,14 +1,14 @@
-//! What time it is. Tests set it by hand.
+//! The `Clock` port. Tests set the time themselves.
 
 use jiff::Timestamp;
 
-/// What time it is.
+/// A source of the current time.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's own clock.
+/// The clock of the machine.
 pub struct WallClock;
 
 impl Clock for WallClock {

@@ -1,4 +1,4 @@
-//! Reading of files that are not text. Makers parse them in a limited child process.
+//! The `Documents` port: PDF files and images. Implementations parse them in a restricted child process.
 
 use std::ops::RangeInclusive;
 
@@ -6,38 +6,38 @@ use async_trait::async_trait;
 
 use crate::{Call, Error, Media, Result};
 
-/// Reads PDF files and pictures that nobody vouches for.
+/// Reads untrusted PDF files and images.
 #[async_trait]
 pub trait Documents: Send + Sync {
-    /// The text of some pages of a PDF, counted from 1. `None` asks for all; more than 20 at once is an error that
-    /// says how many there are.
+    /// The text of some pages of a PDF, counted from 1. `None` means all. More than 20 at once is an error that
+    /// contains the page count.
     async fn pdf(&self, call: &Call, bytes: Vec<u8>, pages: Option<RangeInclusive<u32>>) -> Result<PdfPages>;
 
-    /// A picture, checked by decoding it, and made smaller where it is larger than models take.
+    /// Decodes an image to check it, and shrinks it if it exceeds the size that models accept.
     async fn image(&self, call: &Call, bytes: Vec<u8>) -> Result<Image>;
 }
 
 /// Pages of a PDF as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PdfPages {
-    /// Number and text of each page asked for.
+    /// The number and text of each requested page.
     pub pages: Vec<(u32, String)>,
-    /// How many pages there are in all.
+    /// The total number of pages.
     pub total: u32,
 }
 
-/// A picture that decodes.
+/// A decoded image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What the model gets.
+    /// The image that the model gets.
     pub media: Media,
     /// Width and height of the original.
     pub original_size: (u32, u32),
-    /// Width and height of what the model gets.
+    /// Width and height of the image that the model gets.
     pub size: (u32, u32),
 }
 
-/// No documents but text.
+/// No documents except text.
 pub struct NoDocuments;
 
 #[async_trait]

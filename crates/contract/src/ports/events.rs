@@ -1,4 +1,4 @@
-//! The port for numbered streams of events: files, memory, a database.
+//! The `Events` port: numbered streams of events in files, memory or a database.
 
 use std::sync::Arc;
 
@@ -13,34 +13,34 @@ use crate::{
 /// How many events [`follow`] reads at a time.
 const PAGE: usize = 256;
 
-/// Numbered streams of events. A stream begins with its first event. Every implementation passes the suite in
+/// Numbered streams of events. Appending the first event creates a stream. Every implementation passes the suite in
 /// `crates/contract/tests/suites/events.rs`.
 ///
-/// A number is a position: whoever reads after the last number that it has seen misses nothing and reads nothing twice.
+/// A number is a position: reading after the last number seen neither misses nor repeats an event.
 #[async_trait]
 pub trait Events: Send + Sync {
-    /// Appends events to a stream: all of them, one after another, or none. The store gives numbers and times. Returns
-    /// the number of the last one.
+    /// Appends all events to a stream in order, or none of them. The store assigns numbers and times. Returns the
+    /// number of the last event.
     async fn append(&self, stream: &str, events: Vec<NewEvent>) -> Result<u64>;
 
-    /// The events with numbers above `after`, in order, at most `limit` of them. A store with a limit may have dropped the
-    /// oldest ones; the first number says so.
+    /// The events with numbers above `after`, in order, at most `limit`. A bounded store may have dropped the oldest
+    /// ones; the first number shows it.
     async fn read(&self, stream: &str, after: u64, limit: usize) -> Result<Vec<EventRecord>>;
 
-    /// The number of the last event, 0 where there is none.
+    /// The number of the last event; 0 if there is none.
     async fn last(&self, stream: &str) -> Result<u64>;
 
-    /// Waits until the stream has an event with a number above `after`. Cancelling the wait loses nothing.
+    /// Waits until the stream has an event with a number above `after`. Cancel safe.
     async fn wait(&self, stream: &str, after: u64) -> Result<()>;
 
-    /// The last events in order, at most `limit` of them.
+    /// The last events in order, at most `limit`.
     async fn tail(&self, stream: &str, limit: usize) -> Result<Vec<EventRecord>> {
         let last = self.last(stream).await?;
         self.read(stream, last.saturating_sub(limit as u64), limit).await
     }
 }
 
-/// The events of a stream with numbers above `after`, and then each new one as it comes. The stream ends with an error.
+/// The events with numbers above `after`, followed by new ones as they arrive. The stream ends with an error.
 pub fn follow(events: Arc<dyn Events>, stream: &str, after: u64) -> impl Stream<Item = Result<EventRecord>> + Send {
     let begin = Some((events, stream.to_owned(), after, Vec::new().into_iter()));
     stream::unfold(begin, |state| async move {

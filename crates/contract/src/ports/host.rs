@@ -1,4 +1,4 @@
-//! Where files live and programs run: this machine, a sandbox on it, another machine, or memory.
+//! The `Host` port: file access and processes on this machine, in a sandbox, on another machine or in memory.
 
 use std::{
     path::PathBuf,
@@ -10,41 +10,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, SafePath};
 
-/// Files and programs. Every path is a [`SafePath`], opened beneath its root, links and all.
+/// Files and processes. Every path is a [`SafePath`]; hosts open it beneath its root, including links.
 ///
-/// A host answers with [`Error::File`] for what is wrong with a path, so that every host words it alike.
+/// A host reports a problem with a path as [`Error::File`], so that all hosts give the same messages.
 #[async_trait]
 pub trait Host: Send + Sync {
-    /// What this host is, in a word or two: `local`, `ssh build-1`.
+    /// A short name of this host: `local`, `ssh build-1`.
     fn name(&self) -> &str;
 
-    /// What a path is, following links.
+    /// The metadata of a path, following links.
     async fn stat(&self, path: &SafePath) -> Result<Stat>;
 
-    /// Where a path really is beneath its root, with links resolved, whether or not the file exists. The gate matches
-    /// its rules against it. A host without links answers with the path itself.
+    /// The path beneath its root with links resolved, whether or not the file exists. The gate matches its rules
+    /// against it. A host without links returns the path itself.
     async fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
         Ok(path.relative().to_owned())
     }
 
-    /// Some bytes of a regular file. Short only at the file's end; a FIFO or device is refused without blocking.
+    /// Reads a range of a regular file. Shorter only at the end of the file. Refuses a FIFO or device without blocking.
     async fn read(&self, path: &SafePath, span: Span) -> Result<FileChunk>;
 
-    /// Creates or replaces a file and the folders above it: temporary file, sync, rename. A symbolic link in its place is
-    /// kept, and so are mode, owner and attributes where this user may set them; otherwise the answer says so. `expect` is checked under a lock, so that two writers never lose an update.
+    /// Creates or replaces a file and its parent directories: temporary file, sync, rename. A symbolic link at the path
+    /// is preserved. Mode, owner and attributes are preserved where this user may set them; otherwise the outcome has a
+    /// remark. `expect` is checked under a lock, so that concurrent writers lose no update.
     async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome>;
 
-    /// Several changes, all or none: everything is checked and prepared first, and undone when one fails. Says what of the
-    /// old files could not be kept, as [`WriteOutcome::remarks`] does.
+    /// Applies all changes or none. Checks and prepares everything first, and rolls back if one change fails. Returns
+    /// what could not be preserved, as [`WriteOutcome::remarks`] does.
     async fn apply_changes(&self, changes: Vec<FileChange>) -> Result<Vec<String>>;
 
-    /// Removes a file, a link (not what it points to), or a folder with all that is in it. Says which it was.
+    /// Removes a file, a link (not its target), or a directory with its content. Returns the kind.
     async fn remove(&self, path: &SafePath) -> Result<FileKind>;
 
-    /// The entries of a folder, sorted by name.
+    /// The entries of a directory, sorted by name.
     async fn list(&self, path: &SafePath) -> Result<Vec<DirEntry>>;
 
-    /// The first entries of a folder by name, and how many there are besides. Nothing is looked at that is not shown.
+    /// The first entries of a directory by name, and the number of omitted ones. Reads metadata of returned entries
+    /// only.
     async fn list_with(&self, path: &SafePath, glance: ListOptions) -> Result<DirListing> {
         let mut items = self.list(path).await?;
         let all = items.len();
@@ -54,27 +56,27 @@ pub trait Host: Send + Sync {
         Ok(DirListing { entries: items, omitted: rest, hidden })
     }
 
-    /// Finds files by name, beneath a folder. Links are not followed.
+    /// Finds files by name beneath a directory. Does not follow links.
     async fn find(&self, path: &SafePath, find: &FindQuery) -> Result<FindResult>;
 
-    /// Searches the contents of a file, or of the files beneath a folder.
+    /// Searches the content of a file, or of the files beneath a directory.
     async fn grep(&self, path: &SafePath, grep: &GrepQuery) -> Result<GrepResult>;
 
     /// Starts a program.
     async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>>;
 
-    /// The walls around programs here.
+    /// The sandbox level of processes on this host.
     fn sandbox_level(&self) -> SandboxLevel {
         SandboxLevel::None
     }
 }
 
-/// What a path is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileKind {
     /// A regular file.
     File,
-    /// A folder.
+    /// A directory.
     Folder,
     /// A symbolic link.
     Link,
@@ -82,191 +84,191 @@ pub enum FileKind {
     Other,
 }
 
-/// What there is to know about a path.
+/// The metadata of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
-    /// What it is.
+    /// The kind of the file.
     pub kind: FileKind,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Last change.
+    /// The time of the last change.
     pub modified: Option<SystemTime>,
 }
 
-/// Which bytes of a file.
+/// A range of bytes in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// The first.
+    /// The offset of the first byte.
     pub start: u64,
-    /// How many at most.
+    /// The maximum length.
     pub len: u64,
 }
 
 impl Span {
-    /// A file from its beginning, up to a limit.
+    /// The beginning of a file, up to `len` bytes.
     #[must_use]
     pub const fn first(len: u64) -> Self {
         Self { start: 0, len }
     }
 }
 
-/// Some bytes of a file.
+/// A range of bytes read from a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChunk {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Bytes of the whole file when it was opened.
+    /// The size of the whole file when it was opened.
     pub size: u64,
-    /// Tells whether two chunks are of the same file in the same state.
+    /// Identifies the state of the file. Equal stamps mean the same file in the same state.
     pub stamp: FileStamp,
 }
 
-/// Tells two states of a file apart, cheaply.
+/// Distinguishes two states of a file cheaply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp(pub [u64; 4]);
 
-/// What a writer believes is there.
+/// The state of a file that a writer expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expect {
-    /// Anything or nothing.
+    /// Any state.
     Anything,
-    /// Nothing: fail with [`FileErrorKind::Exists`](crate::FileErrorKind::Exists).
+    /// The file does not exist; else fail with [`FileErrorKind::Exists`](crate::FileErrorKind::Exists).
     Absent,
-    /// Exactly this content: else fail with [`FileErrorKind::Changed`](crate::FileErrorKind::Changed).
+    /// The file has this content; else fail with [`FileErrorKind::Changed`](crate::FileErrorKind::Changed).
     Content(ContentDigest),
 }
 
 impl Expect {
-    /// Exactly these bytes.
+    /// Expects exactly these bytes.
     #[must_use]
     pub fn bytes(bytes: &[u8]) -> Self {
         Self::Content(ContentDigest::of(bytes))
     }
 }
 
-/// Stands for some bytes: no others have the same, not even if somebody looks for them. For the life of a process, and
-/// between processes of one version; it is a BLAKE3, which reads a large file several times faster than a SHA-256.
+/// A collision-resistant hash of some bytes (BLAKE3), several times faster than SHA-256 on a large file. Compare it
+/// only within a process, or between processes of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentDigest([u8; 32]);
 
 impl ContentDigest {
-    /// What stands for these bytes.
+    /// The digest of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(blake3::hash(bytes).into())
     }
 }
 
-/// Bytes that come in pieces, on their way to a [`ContentDigest`].
+/// Computes a [`ContentDigest`] from chunks.
 #[derive(Clone, Debug, Default)]
 pub struct ContentHasher(blake3::Hasher);
 
 impl ContentHasher {
-    /// Takes the next piece.
+    /// Adds the next chunk.
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    /// What stands for all pieces so far.
+    /// The digest of all chunks so far.
     #[must_use]
     pub fn finalize(&self) -> ContentDigest {
         ContentDigest(self.0.finalize().into())
     }
 }
 
-/// How a write went.
+/// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteOutcome {
-    /// The file was not there before.
+    /// The file did not exist before.
     pub created: bool,
-    /// What of the old file could not be kept, such as its owner, in sentences for the model.
+    /// Properties of the old file that could not be preserved, such as its owner, in sentences for the model.
     pub remarks: Vec<String>,
 }
 
-/// One of several changes.
+/// One change of [`Host::apply_changes`].
 #[derive(Clone, Debug)]
 pub enum FileChange {
     /// Create or replace a file.
     Write {
-        /// Which.
+        /// The file.
         path: SafePath,
         /// Its new content.
         bytes: Vec<u8>,
-        /// What must be there now.
+        /// The expected state.
         expect: Expect,
-        /// Take the mode of this file instead of the one replaced (a move).
+        /// Take the mode from this file instead of the replaced one (for a move).
         like: Option<SafePath>,
     },
     /// Remove a file.
     Remove {
-        /// Which.
+        /// The file.
         path: SafePath,
-        /// What must be there now.
+        /// The expected state.
         expect: Expect,
     },
 }
 
-/// One entry of a folder.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirEntry {
-    /// Its name, with control characters and bytes that are not UTF-8 made visible.
+    /// Its name; control characters and bytes that are not UTF-8 are escaped.
     pub name: String,
-    /// What it is; a link is a link.
+    /// The kind; links are not followed.
     pub kind: FileKind,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Last change.
+    /// The time of the last change.
     pub modified: Option<SystemTime>,
-    /// Where a link points.
+    /// The target of a link.
     pub target: Option<String>,
 }
 
-/// Which entries of a folder, and how closely they are looked at.
+/// Options for listing a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListOptions {
-    /// Those whose names begin with a dot, too.
+    /// Include names that start with a dot.
     pub include_hidden: bool,
-    /// How many at most.
+    /// The maximum number of entries.
     pub limit: usize,
-    /// With sizes, times and targets; without, they may be left out, to be quicker.
+    /// Read sizes, times and link targets. Without it a host may omit them, which is faster.
     pub with_metadata: bool,
 }
 
-/// The first entries of a folder.
+/// The first entries of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirListing {
     /// The entries, sorted by name.
     pub entries: Vec<DirEntry>,
-    /// How many follow.
+    /// The number of further entries.
     pub omitted: usize,
-    /// How many were passed over because their names begin with a dot.
+    /// The number of entries omitted because their names start with a dot.
     pub hidden: usize,
 }
 
-/// What a walk passes over.
+/// Which files a walk includes although it skips them by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IgnoreOptions {
-    /// Include what ignore files (`.gitignore`, `.ignore` …) leave out.
+    /// Include files that ignore files (`.gitignore`, `.ignore` …) exclude.
     pub ignored: bool,
-    /// Include hidden files and folders.
+    /// Include hidden files and directories.
     pub hidden: bool,
 }
 
-/// Finding files by name.
+/// A search for files by name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindQuery {
-    /// Which: a glob over the path beneath the folder where it has a slash (`src/**/*.rs`), over the name otherwise;
-    /// without any of `*?[{` a part of the name. `None` finds all.
+    /// The pattern. With a slash (`src/**/*.rs`) it is a glob over the path beneath the directory, otherwise over the
+    /// name. Without any of `*?[{` it matches a part of the name. `None` finds all files.
     pub pattern: Option<String>,
-    /// Whether a pattern without a slash must match the whole path beneath the folder (`glob`) and not any name (`find`).
+    /// Whether a pattern without a slash must match the whole path beneath the directory (`glob`) or any name (`find`).
     pub whole_path: bool,
-    /// Only this kind.
+    /// Restricts the kind of file.
     pub kind: Option<FileKind>,
-    /// What is passed over.
+    /// Files to include although they are skipped by default.
     pub noise: IgnoreOptions,
-    /// In which order.
+    /// The order of the results.
     pub order: SortOrder,
-    /// How many at most.
+    /// The maximum number of results.
     pub limit: usize,
 }
 
@@ -279,38 +281,38 @@ pub enum SortOrder {
     Newest,
 }
 
-/// What was found.
+/// The result of a search by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindResult {
-    /// The files, in the order asked for.
+    /// The files, in the requested order.
     pub files: Vec<FoundFile>,
-    /// How many there are in all.
+    /// The total number of matching files.
     pub total: u64,
-    /// How many would also match, were ignored and hidden files included; counted only when nothing was found.
+    /// The number of ignored and hidden files that would match; counted only if nothing was found.
     pub passed_over: u64,
-    /// The walk ended early (time or number of entries), so that `total` is a lower bound.
+    /// The walk stopped early (timeout or entry limit), so `total` is a lower bound.
     pub partial: bool,
 }
 
-/// One file that was found.
+/// A file that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundFile {
-    /// Path beneath the root of the walk's start.
+    /// The path beneath the root.
     pub path: PathBuf,
-    /// What it is.
+    /// The kind of the file.
     pub kind: FileKind,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
-/// Searching contents, with ripgrep's meaning of each field.
+/// A content search; each field means the same as in ripgrep.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GrepQuery {
-    /// What to look for: a regular expression of the `regex` crate.
+    /// A regular expression in the syntax of the `regex` crate.
     pub pattern: String,
     /// Take the pattern literally.
     pub literal: bool,
-    /// Without regard to case.
+    /// Ignore case.
     pub ignore_case: bool,
     /// A match may span lines, and `.` matches a newline.
     pub multiline: bool,
@@ -318,99 +320,99 @@ pub struct GrepQuery {
     pub globs: Vec<String>,
     /// Only files of this type, in ripgrep's names (`rust`, `py`).
     pub file_type: Option<String>,
-    /// What is passed over.
+    /// Files to include although they are skipped by default.
     pub noise: IgnoreOptions,
     /// Lines of context before and after each match.
     pub context: (usize, usize),
-    /// Collect lines, or only count them by file.
+    /// Whether to collect lines or only count them.
     pub output: GrepOutputMode,
-    /// Each match by itself instead of its line.
+    /// Return each match instead of its line.
     pub only_matching: bool,
-    /// How many matching lines at most (files, when only files are asked for); the rest is counted, not kept.
+    /// The maximum number of matching lines, or of files in `Files` mode. Further matches are only counted.
     pub limit: Option<usize>,
-    /// Leave out this many of them first.
+    /// The number of matches to skip first.
     pub offset: usize,
-    /// How many bytes of lines to keep at most.
+    /// The maximum number of bytes of lines to return.
     pub max_bytes: usize,
 }
 
-/// What a search collects.
+/// What a content search returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GrepOutputMode {
     /// The matching lines.
     Lines,
-    /// How many lines match, by file.
+    /// The number of matching lines for each file.
     Counts,
-    /// Which files match.
+    /// The matching files.
     Files,
 }
 
-/// What a search found, files sorted by path.
+/// The result of a content search, with files sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrepResult {
-    /// Files with at least one match that was kept.
+    /// Files with at least one returned match.
     pub files: Vec<FileMatches>,
-    /// How many lines match in all, kept or not (files, when only files are asked for).
+    /// The total number of matching lines, returned or not (of files in `Files` mode).
     pub total: u64,
-    /// How many files match in all.
+    /// The total number of matching files.
     pub total_files: u64,
-    /// Not everything was searched (time or number of entries).
+    /// The search stopped early (timeout or entry limit).
     pub partial: bool,
-    /// Why there is nothing, when there is nothing.
+    /// Hints on why nothing matched.
     pub absence: NoMatchDiagnostics,
-    /// Files and folders that should have been searched and were not.
+    /// Files and directories that could not be searched.
     pub skipped: Skipped,
 }
 
-/// What a search left out although it was asked for.
+/// Files that a search could not include.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The first of them by path, beneath the root of the search's start.
+    /// The first of them by path, beneath the root.
     pub first: Vec<(PathBuf, SkipReason)>,
-    /// How many there are.
+    /// The total number.
     pub total: u64,
 }
 
-/// Why a search left out a file or folder.
+/// Why a search skipped a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SkipReason {
-    /// It has a line of more bytes than this.
+    /// A line exceeds this many bytes.
     LongLine(u64),
-    /// It has more bytes than this, and matches may span lines.
+    /// The file exceeds this many bytes, and the search is multi-line.
     TooLarge(u64),
-    /// It is binary, and it matches.
+    /// The file is binary and matches.
     BinaryMatch,
-    /// It is binary, and too large to be searched for a match. In bytes, the most that is searched.
+    /// The file is binary and exceeds this many bytes, so it was not searched.
     LargeBinary(u64),
-    /// The operating system did not let us read it: why.
+    /// The operating system refused access, for this reason.
     Unreadable(String),
 }
 
-/// The hits of one file.
+/// The matches in one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMatches {
-    /// Path beneath the root of the search's start.
+    /// The path beneath the root.
     pub path: PathBuf,
-    /// How many lines match in it.
+    /// The number of matching lines.
     pub count: u64,
-    /// The lines and their context, in order.
+    /// The matching lines and their context, in order.
     pub hits: Vec<MatchLine>,
-    /// The file is binary: it matches, and its lines are not shown. At which byte.
+    /// The offset of the first binary byte, if the file is binary. It matches, but its lines are not returned.
     pub binary: Option<u64>,
 }
 
-/// One line of a file, or one match of it.
+/// A line of a file, or one match in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatchLine {
-    /// A match or its surroundings.
+    /// Whether the line matches or is context.
     pub kind: MatchLineKind,
     /// Line number, counted from 1.
     pub line: u64,
-    /// The line, without its end. Of a very long line the part around the first match.
+    /// The line without its line ending. For a very long line: the part around the first match.
     pub text: Vec<u8>,
-    /// Where in the text the first match of a long line begins.
+    /// The offset in `text` at which the first match of a long line starts.
     pub at: usize,
-    /// How many bytes of the line were left out before and after the text.
+    /// The number of bytes omitted before and after `text`.
     pub left_out: (usize, usize),
 }
 
@@ -422,55 +424,56 @@ impl MatchLine {
     }
 }
 
-/// What a line of a search is.
+/// The kind of a line in a search result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MatchLineKind {
     /// It matches.
     Match,
-    /// It is near one that does.
+    /// Context near a match.
     Context,
     /// A gap between groups of lines; has no text.
     Gap,
 }
 
-/// Where a pattern would have matched, had more been searched. Filled only when nothing was found.
+/// Where the pattern would have matched with other options. Filled only if nothing was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoMatchDiagnostics {
-    /// Lines and files left out by ignore files.
+    /// Matching lines and files that ignore files exclude.
     pub ignored: (u64, u64),
-    /// Lines and files that are hidden.
+    /// Matching lines and files that are hidden.
     pub hidden: (u64, u64),
     /// Binary files that match.
     pub binary: u64,
-    /// Lines that match without regard to case.
+    /// Lines that match if case is ignored.
     pub other_case: u64,
     /// Files that were searched.
     pub searched: u64,
-    /// Files in another encoding than UTF-8, where the pattern could not be found even if it is there.
+    /// Files in an encoding other than UTF-8, in which the pattern cannot be found.
     pub foreign: u64,
 }
 
-/// A program to start.
+/// A process to start.
 #[derive(Clone, Debug)]
 pub struct ProcessSpec {
-    /// A shell command (bash, or sh where there is none; no profile is read). An engine-built command uses `argv`.
+    /// A shell script, for bash, or sh if bash is missing; no profile is read. Commands that the engine builds use
+    /// `argv`.
     pub script: Option<String>,
-    /// Program and arguments, where no shell is wanted.
+    /// Program and arguments, to start without a shell.
     pub argv: Vec<String>,
-    /// Where it starts.
+    /// The working directory.
     pub cwd: SafePath,
-    /// Every root of the session: what it may read and write. A host keeps the vault out of the command's sight
-    /// ([`SafePath::is_in_vault`]), or refuses the command where it cannot.
+    /// All roots of the session, which define what it may read and write. The host must hide the vault from the command
+    /// ([`SafePath::is_in_vault`]) or refuse the command.
     pub roots: Vec<SafePath>,
-    /// What else is in its environment, from the caller; filtered by the host.
+    /// Further environment variables from the caller; the host filters them.
     pub env: EnvVars,
-    /// What it reads.
+    /// The source of standard input.
     pub stdin: StdinSource,
     /// Whether it may use the network.
     pub network: NetworkAccess,
-    /// Give it a terminal of this size.
+    /// The size of its terminal, if it gets one.
     pub terminal: Option<TerminalSize>,
-    /// Find out which folder its shell ends in, where the host can.
+    /// Report the directory in which its shell ends, if the host can.
     pub report_cwd: bool,
     /// Whether standard output and standard error share one pipe.
     pub streams: Streams,
@@ -479,39 +482,39 @@ pub struct ProcessSpec {
 /// How a program's standard output and standard error reach the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Streams {
-    /// Through one pipe, so that bytes arrive in the order written. All of them are reported as [`ProcessEvent::Stdout`].
+    /// Through one pipe, which preserves the order of bytes. All are reported as [`ProcessEvent::Stdout`].
     #[default]
     Merged,
     /// Through two pipes. The order between the two is lost.
     Separate,
 }
 
-/// Names and values for a child's environment.
+/// Names and values of environment variables.
 pub type EnvVars = Vec<(String, String)>;
 
-/// What a program reads from its standard input.
+/// What a process reads from standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StdinSource {
-    /// Nothing: it is at its end.
+    /// Nothing: end of file.
     #[default]
     Closed,
-    /// This, and then the end.
+    /// These bytes, then end of file.
     Bytes(Vec<u8>),
-    /// What is written to it later.
+    /// Bytes that the caller writes later.
     Open,
 }
 
-/// Whether a program may use the network.
+/// Whether a process may use the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NetworkAccess {
-    /// As the host is configured.
+    /// As configured for the host.
     #[default]
     Configured,
-    /// Not at all.
+    /// No network.
     Off,
 }
 
-/// A terminal's size.
+/// The size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
     /// Lines.
@@ -520,10 +523,10 @@ pub struct TerminalSize {
     pub columns: u16,
 }
 
-/// A program that runs. Dropping it kills it with all that it started.
+/// A running process. Dropping it kills the process and its descendants.
 #[async_trait]
 pub trait Process: Send {
-    /// The next piece of output, or how it ended. After the end: the same end again.
+    /// The next output or the exit. After the exit it returns the same exit again.
     async fn next(&mut self) -> ProcessEvent;
 
     /// Writes to its standard input.
@@ -532,41 +535,41 @@ pub trait Process: Send {
     /// Closes its standard input.
     async fn close_stdin(&mut self) -> Result<()>;
 
-    /// Sends a signal to the whole tree of processes.
+    /// Sends a signal to the whole process tree.
     async fn signal(&mut self, signal: Signal) -> Result<()>;
 
-    /// The walls around it.
+    /// The sandbox level of the process.
     fn sandbox_level(&self) -> SandboxLevel;
 }
 
-/// Something that a running program did.
+/// An event of a running process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProcessEvent {
     /// It wrote to standard output, or to either stream with [`Streams::Merged`].
     Stdout(Vec<u8>),
     /// It wrote to standard error.
     Stderr(Vec<u8>),
-    /// It ended.
+    /// It exited.
     Exit(ProcessExit),
 }
 
-/// How a program ended.
+/// How a process exited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessExit {
-    /// Exit code, or 128 plus the signal.
+    /// The exit code, or 128 plus the signal.
     pub code: i32,
-    /// The signal that ended it.
+    /// The signal that terminated it.
     pub signal: Option<i32>,
-    /// It left processes behind that held its output open; they were ended.
+    /// It left processes that held its output open; they were terminated.
     pub left_behind: bool,
-    /// Remarks for the model: what the sandbox refused while it ran, or that it ran on another machine than expected.
+    /// Remarks for the model: what the sandbox denied, or that the process ran on another machine than expected.
     pub denials: Vec<String>,
-    /// The folder that its shell ended in, where that was asked for and the shell said it. Nobody has checked it.
+    /// The directory in which its shell ended, if requested and reported. It is not verified.
     #[serde(default)]
     pub dir: Option<PathBuf>,
 }
 
-/// A signal that may be sent to a process: a fixed list.
+/// A signal that may be sent to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Signal {
     /// SIGINT.
@@ -590,7 +593,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// All of them.
+    /// All signals.
     pub const ALL: [Self; 9] = [
         Self::Interrupt,
         Self::Terminate,
@@ -619,7 +622,7 @@ impl Signal {
         }
     }
 
-    /// Reads a name, with or without `SIG`, in any case.
+    /// Parses a name, with or without `SIG`, in any case.
     pub fn parse(text: &str) -> Result<Self> {
         let plain = text.trim().to_ascii_uppercase();
         let plain = plain.strip_prefix("SIG").unwrap_or(&plain);
@@ -630,18 +633,18 @@ impl Signal {
     }
 }
 
-/// The walls around a program.
+/// The strength of the sandbox around a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SandboxLevel {
-    /// L0: none.
+    /// L0: no sandbox.
     None,
-    /// The operator says that the machine or container is the sandbox.
+    /// The operator declares the machine or container to be the sandbox.
     External,
-    /// L1: Landlock, seccomp and limits, without namespaces.
+    /// L1: Landlock, seccomp and resource limits, without namespaces.
     Rules,
-    /// L2: namespaces too, but nested or without a fresh `/proc`.
+    /// L2: with namespaces, but nested or without a fresh `/proc`.
     Nested,
-    /// L3: all of it.
+    /// L3: all of these.
     Full,
 }
 
@@ -659,10 +662,10 @@ impl SandboxLevel {
     }
 }
 
-/// How long a program gets to end by itself after SIGTERM.
+/// How long a process has to exit after SIGTERM.
 pub const TERMINATION_GRACE: Duration = Duration::from_millis(500);
 
-/// No files and no programs: for sessions whose tools need neither.
+/// No files and no processes, for sessions whose tools need neither.
 pub struct NoHost;
 
 fn no_host_error<T>() -> Result<T> {

@@ -1,4 +1,4 @@
-//! A host in front of another one: it changes a few operations, and all others go through.
+//! `HostLayer`: a host that wraps another one, changes some operations and forwards the others.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,11 @@ use super::host::{
 };
 use crate::{Result, SafePath};
 
-/// A host in front of another one. Implement what the layer changes; the rest of [`Host`] goes to [`inner`](Self::inner).
+/// A host that wraps another one. Implement the changed operations; [`inner`](Self::inner) handles the rest of
+/// [`Host`].
 #[async_trait]
 pub trait HostLayer: Send + Sync {
-    /// The host behind it.
+    /// The wrapped host.
     fn inner(&self) -> &dyn Host;
 
     /// [`Host::write`].

@@ -1,4 +1,4 @@
-//! Jobs: work that is put into a queue, claimed with a lease by one worker at a time, and retried when it fails.
+//! The `Jobs` port: a queue of work that one worker at a time claims with a lease, with retries.
 
 use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
@@ -10,62 +10,62 @@ use serde_json::Value;
 use super::leases::Lease;
 use crate::{Error, Result, ids};
 
-/// The longest name of a job kind.
+/// The maximum length of a job kind's name.
 const MAX_KIND_NAME: usize = 32;
-/// The longest idempotency key.
+/// The maximum length of an idempotency key.
 const MAX_KEY: usize = 256;
 
-/// A queue of jobs of one tenant.
+/// A queue of the jobs of one tenant.
 ///
-/// A job is claimed with a lease whose epoch grows with every claim. [`hold`](Self::hold), [`finish`](Self::finish) and
-/// [`hand_back`](Self::hand_back) carry that lease and fail with [`Error::LeaseLost`] where it is stale; nothing is
-/// written then. A lease that ran out and that nobody claimed since is still good. Callers pass durations; the clock of
-/// the queue decides what is due and which lease has ended. Delivery is at least once: a worker that dies leaves its job
-/// to the next one, and every such claim counts as an attempt.
+/// A claim creates a lease, and every claim increases its epoch. [`hold`](Self::hold), [`finish`](Self::finish) and
+/// [`hand_back`](Self::hand_back) take the lease; with a stale one they fail with [`Error::LeaseLost`] and write
+/// nothing. An expired lease is valid until somebody claims the job. Callers pass durations; the clock of the queue
+/// decides what is due and which lease has expired. Delivery is at least once: if a worker dies, the next one claims
+/// the job, and each such claim counts as an attempt.
 #[async_trait]
 pub trait Jobs: Send + Sync {
     /// Adds a job, unless the tenant has one with the same idempotency key.
     async fn enqueue(&self, job: &NewJob) -> Result<Enqueued>;
-    /// Claims at most `limit` due jobs that the worker can do: highest priority first, then the longest due. Jobs whose
-    /// lease ran out are due. One that was cancelled or has used all attempts ends instead.
+    /// Claims at most `limit` due jobs that the worker supports: highest priority first, then the longest due. Jobs
+    /// with an expired lease are due. A cancelled job, or one without attempts left, ends instead.
     async fn claim(&self, worker: &Worker, length: Duration, limit: usize) -> Result<Vec<ClaimedJob>>;
-    /// Renews a lease from now on, and says whether the job was cancelled meanwhile.
+    /// Renews a lease from now, and returns whether the job was cancelled meanwhile.
     async fn hold(&self, lease: &Lease, length: Duration) -> Result<HeldJob>;
-    /// Ends an attempt. Answers the job as it is now: ended, or queued for the next attempt.
+    /// Ends an attempt. Returns the current job: ended, or queued for the next attempt.
     async fn finish(&self, lease: &Lease, result: JobResult) -> Result<Job>;
-    /// Gives a job back that was not worked to its end, because the worker stops. It is due at once, and the claim does
-    /// not count as an attempt. A job that was cancelled ends instead.
+    /// Returns an unfinished job to the queue because the worker stops. It is due at once, and the claim does not count
+    /// as an attempt. A cancelled job ends instead.
     async fn hand_back(&self, lease: &Lease) -> Result<Job>;
-    /// Cancels a job and everything below it by `parent`. Queued jobs end at once; the holder of a running one learns it
-    /// from its next [`hold`](Self::hold). Answers the job as it is now. `None`: there is no such job.
+    /// Cancels a job and its descendants by `parent`. Queued jobs end at once; the worker of a running one learns it
+    /// from its next [`hold`](Self::hold). Returns the current job. `None`: no such job.
     async fn cancel(&self, id: &JobId) -> Result<Option<Job>>;
-    /// Queues a dead job again, with all its attempts. An error: its state is another one. `None`: there is no such job.
+    /// Queues a dead job again with all its attempts. Fails for a job in another state. `None`: no such job.
     async fn retry(&self, id: &JobId) -> Result<Option<Job>>;
     /// One job.
     async fn job(&self, id: &JobId) -> Result<Option<Job>>;
-    /// Jobs that fit, newest first and without their payloads, and how many fit in all.
+    /// The matching jobs, newest first and without payloads, and the total number of matches.
     async fn jobs(&self, filter: &JobFilter) -> Result<(Vec<Job>, u64)>;
-    /// Removes jobs that ended longer ago than this; their idempotency keys are free again. How many went.
+    /// Removes jobs that ended longer ago than `age` and frees their idempotency keys. Returns the number removed.
     async fn remove_ended(&self, age: Duration) -> Result<u64>;
-    /// Waits until a job was added or changed since the call that returned `seen`, at most for `timeout`. Returns the
-    /// value for the next call; begin with 0, which returns at once. Changes by other processes may go unnoticed: call
+    /// Waits up to `timeout` until a job is added or changed since the call that returned `seen`. Returns the value for
+    /// the next call. Start with 0, which returns at once. Changes by other processes may be missed: call
     /// [`claim`](Self::claim) after every return.
     async fn watch(&self, seen: u64, timeout: Duration) -> u64;
 }
 
-/// The identity of a job: a UUID, version 7 for new ones.
+/// The id of a job: a UUID, version 7 for new ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JobId(String);
 
 impl JobId {
-    /// A new identity, which sorts after earlier ones.
+    /// A new id, which sorts after earlier ones.
     #[must_use]
     pub fn generate() -> Self {
         Self(ids::new_id())
     }
 
-    /// As text.
+    /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -104,7 +104,8 @@ impl fmt::Display for JobId {
     }
 }
 
-/// What a job is, and which version of its payload: `webhook/1`. A worker claims only kinds and versions that it knows.
+/// The kind of a job and the version of its payload: `webhook/1`. A worker claims only kinds and versions that it
+/// supports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JobKind {
@@ -113,10 +114,10 @@ pub struct JobKind {
 }
 
 impl JobKind {
-    /// A post to an inbound webhook.
+    /// A request to an inbound webhook.
     pub const WEBHOOK: Self = Self { name: Cow::Borrowed("webhook"), version: 1 };
 
-    /// A kind of this name: 1 to 32 lower-case letters, digits and `-`.
+    /// A kind with this name: 1 to 32 lower-case letters, digits and `-`.
     ///
     /// ```
     /// use helve_contract::ports::JobKind;
@@ -136,7 +137,7 @@ impl JobKind {
         Ok(Self { name: Cow::Owned(name.to_owned()), version })
     }
 
-    /// Its name.
+    /// The name of the kind.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -181,26 +182,26 @@ impl From<JobKind> for String {
     }
 }
 
-/// Who claims jobs, and which.
+/// A worker that claims jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worker {
-    /// Its name; unique among all workers.
+    /// Its unique name.
     pub owner: String,
-    /// The kinds that it knows, in exactly these versions.
+    /// The kinds that it supports, in exactly these versions.
     pub kinds: Vec<JobKind>,
-    /// The workspaces that it can work in. Jobs that need none are for every worker.
+    /// The workspaces that it can work in. Every worker can claim jobs without a workspace.
     pub workspaces: Vec<String>,
 }
 
 impl Worker {
-    /// A worker of a unique name for these kinds, without a workspace.
+    /// A worker with a unique name for these kinds, without a workspace.
     #[must_use]
     pub fn new(kinds: impl Into<Vec<JobKind>>) -> Self {
         Self { owner: ids::new_id(), kinds: kinds.into(), workspaces: Vec::new() }
     }
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
@@ -208,9 +209,9 @@ pub enum JobState {
     Queued,
     /// A worker has claimed it.
     Running,
-    /// It did its work.
+    /// It finished its work.
     Done,
-    /// It failed for good: all attempts are used, or another one would not help. A person can retry it.
+    /// It failed permanently: no attempt is left, or another one would not help. A person can retry it.
     Dead,
     /// Somebody cancelled it.
     Cancelled,
@@ -232,7 +233,7 @@ impl JobState {
         }
     }
 
-    /// Whether nothing happens to the job any more by itself.
+    /// Whether the state is final.
     #[must_use]
     pub const fn is_ended(self) -> bool {
         matches!(self, Self::Done | Self::Dead | Self::Cancelled)
@@ -256,30 +257,30 @@ impl FromStr for JobState {
     }
 }
 
-/// A job to be added.
+/// A new job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewJob {
-    /// What it is.
+    /// The kind.
     pub kind: JobKind,
-    /// The idempotency key, at most 256 bytes. A second job of the tenant with the same key is not added.
+    /// The idempotency key, at most 256 bytes. The queue ignores a second job of the tenant with the same key.
     pub key: Option<String>,
-    /// Whose it is.
+    /// The user that owns it.
     pub user: String,
-    /// The session that it works in.
+    /// The session it works in.
     pub session: Option<String>,
-    /// The workspace that it needs: only workers that have it claim the job.
+    /// The workspace it needs. Only workers with this workspace claim the job.
     pub workspace: Option<String>,
-    /// The job that added it; it is cancelled with that one.
+    /// The parent job; cancelling the parent cancels this job.
     pub parent: Option<JobId>,
-    /// What a worker needs to know.
+    /// The data for the worker.
     pub payload: Value,
-    /// Higher ones are claimed first.
+    /// Jobs with a higher priority are claimed first.
     pub priority: i32,
-    /// How long it waits before it is due.
+    /// The delay before it is due.
     pub delay: Duration,
-    /// How often it is tried; at least once.
+    /// The maximum number of attempts, at least 1.
     pub max_attempts: u32,
-    /// Not added where the tenant has so many queued jobs of this kind, whatever their version.
+    /// Refuse the job if the tenant has this many queued jobs of this kind, in any version.
     pub max_queued: Option<u64>,
 }
 
@@ -314,61 +315,61 @@ impl NewJob {
     }
 }
 
-/// What became of a job that was to be added.
+/// The result of adding a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Enqueued {
     /// It was added.
     Added(JobId),
-    /// The tenant has a job with this key already, in whatever state: this one.
+    /// The tenant already has this job with the same key, in any state.
     Existing(JobId),
-    /// Too many jobs of this kind are queued: so many.
+    /// The queue is full: this many jobs of the kind are queued.
     QueueFull(u64),
 }
 
-/// A job as it is kept.
+/// A stored job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its identity.
+    /// Its id.
     pub id: JobId,
     /// The tenant.
     pub tenant: String,
-    /// What it is.
+    /// The kind.
     pub kind: JobKind,
     /// The idempotency key.
     pub key: Option<String>,
-    /// Whose it is.
+    /// The user that owns it.
     pub user: String,
-    /// The session that it works in.
+    /// The session it works in.
     pub session: Option<String>,
-    /// The workspace that it needs.
+    /// The workspace it needs.
     pub workspace: Option<String>,
-    /// The job that added it.
+    /// The parent job.
     pub parent: Option<JobId>,
-    /// What a worker needs to know. Null once the job is done or cancelled.
+    /// The data for the worker. Null once the job is done or cancelled.
     pub payload: Value,
-    /// Higher ones are claimed first.
+    /// Jobs with a higher priority are claimed first.
     pub priority: i32,
-    /// Where it stands.
+    /// Its state.
     pub state: JobState,
-    /// Claims that counted, since it was added or retried.
+    /// The number of claims that count as attempts, since it was added or retried.
     pub attempt: u32,
-    /// How often it is tried.
+    /// The maximum number of attempts.
     pub max_attempts: u32,
-    /// The number of claims. It never falls.
+    /// The number of claims. It never decreases.
     pub epoch: u64,
-    /// Who has claimed it, while it runs.
+    /// The worker that holds it, while it runs.
     pub owner: Option<String>,
-    /// When that lease ends.
+    /// When the lease expires.
     pub until: Option<Timestamp>,
-    /// Whether it was cancelled while it ran, and its holder has not stopped yet.
+    /// Whether it was cancelled while running, and its worker has not stopped yet.
     pub is_cancel_requested: bool,
-    /// What came of it, once it is done.
+    /// The result, once it is done.
     pub result: Option<Value>,
     /// Why the last attempt failed.
     pub error: Option<String>,
     /// When it was added.
     pub created: Timestamp,
-    /// When it is due, or was.
+    /// When it is or was due.
     pub run_at: Timestamp,
     /// When it was first claimed.
     pub started: Option<Timestamp>,
@@ -376,60 +377,60 @@ pub struct Job {
     pub ended: Option<Timestamp>,
 }
 
-/// A job, and the lease of whoever works on it.
+/// A job with the lease of its worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedJob {
     /// The job.
     pub job: Job,
-    /// Its lease; the key is the id of the job.
+    /// The lease; its key is the id of the job.
     pub lease: Lease,
 }
 
-/// A lease that was renewed.
+/// A renewed lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldJob {
     /// The lease.
     pub lease: Lease,
-    /// Whether somebody cancelled the job: stop, and finish it as [`JobResult::Cancelled`].
+    /// Whether the job was cancelled: stop, and finish it as [`JobResult::Cancelled`].
     pub is_cancel_requested: bool,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobResult {
-    /// The work is done, also where it was cancelled too late.
+    /// The work is done, even if a cancellation came too late.
     Done(Value),
     /// It failed.
     Failed {
-        /// Why.
+        /// The error message.
         error: String,
-        /// How long to wait before the next attempt, if there is one left. `None`: another attempt would not help.
+        /// The delay before the next attempt, if one is left. `None`: another attempt would not help.
         retry: Option<Duration>,
     },
     /// It stopped because it was cancelled.
     Cancelled,
 }
 
-/// Which jobs.
+/// A filter for jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobFilter {
-    /// In this state.
+    /// The state.
     pub state: Option<JobState>,
-    /// Of a kind with this name, whatever the version.
+    /// The name of the kind, in any version.
     pub kind: Option<String>,
-    /// Of one of these users. Empty: of every user.
+    /// The owners. Empty: every user.
     pub users: Vec<String>,
-    /// That work in this session.
+    /// The session.
     pub session: Option<String>,
-    /// That this job added.
+    /// The parent job.
     pub parent: Option<JobId>,
-    /// How many to skip.
+    /// The number of jobs to skip.
     pub offset: u64,
-    /// How many at most.
+    /// The maximum number of jobs.
     pub most: u64,
 }
 
-/// How long to wait after this attempt failed: 1 s, 4 s, 16 s, … and at most 10 minutes.
+/// The delay after a failed attempt: 1 s, 4 s, 16 s, … up to 10 minutes.
 #[must_use]
 pub fn retry_delay(attempt: u32) -> Duration {
     const MAX: u64 = 600;

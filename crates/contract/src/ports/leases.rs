@@ -10,27 +10,27 @@ use jiff::Timestamp;
 use super::Store;
 use crate::{Error, Result, ids};
 
-/// How long the lease of a session lasts unless it is renewed.
+/// How long the lease of a session lasts without renewal.
 pub const SESSION_LEASE: Duration = Duration::from_secs(30);
 
-/// The right of one owner to write something, until a time of the store's clock.
+/// The right of one owner to write, until a time of the store's clock.
 ///
-/// `epoch` grows with every claim. A write that carries an older epoch fails with [`Error::LeaseLost`], so an owner that
-/// was stopped beyond its lease writes nothing after somebody else has claimed it. A lease that ran out and that nobody
-/// claimed since is still good.
+/// Every claim increases `epoch`. A write with an older epoch fails with [`Error::LeaseLost`]. So an owner that stalled
+/// beyond its lease writes nothing after another owner has claimed the key. An expired lease is valid until somebody
+/// claims the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// What it is for: the id of a session, a run or a job.
+    /// The id of the session, run or job.
     pub key: String,
-    /// Who holds it.
+    /// The owner.
     pub owner: String,
     /// The number of the claim.
     pub epoch: u64,
-    /// When it ends unless it is renewed.
+    /// When it expires without renewal.
     pub until: Timestamp,
 }
 
-/// Who holds a session.
+/// The holder of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHolder {
     /// The session.
@@ -39,14 +39,14 @@ pub struct SessionHolder {
     pub host: String,
     /// The process on it.
     pub pid: u32,
-    /// Since when.
+    /// When it was claimed.
     pub since: Timestamp,
-    /// When the lease ends unless it is renewed.
+    /// When the lease expires without renewal.
     pub until: Timestamp,
 }
 
-/// A lease of a session that is held now. It is renewed with [`renew`](Self::renew) and given back with
-/// [`Leases::release`]; when it is dropped instead, the store gives it back when it can.
+/// A held lease of a session. Renew it with [`renew`](Self::renew) and release it with [`Leases::release`]. If it is
+/// dropped instead, the store releases it when it can.
 pub struct HeldLease {
     lease: Mutex<Lease>,
     store: Arc<dyn Store>,
@@ -54,12 +54,12 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    /// The lease.
+    /// The current lease.
     pub fn get(&self) -> Lease {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Prolongs the lease.
+    /// Renews the lease.
     pub async fn renew(&self) -> Result<()> {
         let renewed = self.store.hold_session(&self.get(), SESSION_LEASE).await?;
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = renewed;
@@ -79,7 +79,7 @@ impl Drop for HeldLease {
     }
 }
 
-/// The lease of one open session, shared by its turns and its tools.
+/// The lease of one open session, shared by its turns and tools.
 #[derive(Clone)]
 pub struct Leases {
     owner: String,
@@ -93,7 +93,7 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Claims the session, or shares the lease that is held already. [`Error::SessionHeld`]: another owner has it.
+    /// Claims the session, or shares the held lease. [`Error::SessionHeld`]: another owner holds it.
     pub async fn hold(&self, store: &Arc<dyn Store>, session: &str) -> Result<Arc<HeldLease>> {
         let mut current = self.current.lock().await;
         if let Some(held) = current.upgrade() {
@@ -106,7 +106,7 @@ impl Leases {
         Ok(held)
     }
 
-    /// Gives the lease back, unless somebody else in this session still uses it. A lease that was lost is no error here.
+    /// Releases the lease, unless another part of this session still uses it. A lost lease is not an error here.
     pub async fn release(&self, held: Arc<HeldLease>) -> Result<()> {
         let _current = self.current.lock().await;
         let Ok(held) = Arc::try_unwrap(held) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Everything a tool reaches outside of itself: one trait a port, several makers each.
+//! The ports: one trait for each kind of external resource that a tool can use, with several implementations.
 
 mod agents;
 mod artifacts;

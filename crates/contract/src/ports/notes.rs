@@ -1,4 +1,4 @@
-//! Memory: notes of a user, and Markdown files of a workspace, in one index.
+//! The `Notes` port, the agent's memory: a user's notes and the Markdown files of a workspace, in one index.
 
 use std::fmt;
 
@@ -8,48 +8,49 @@ use jiff::Timestamp;
 use super::store::{NoStore, no_store_error};
 use crate::Result;
 
-/// What an agent knows tomorrow. A user's notes are seen by nobody else.
+/// Memory that outlives a session. Nobody else sees a user's notes.
 #[async_trait]
 pub trait Notes: Send + Sync {
-    /// Keeps a note.
+    /// Stores a note.
     async fn save_note(&self, user: &str, note: &NewNote) -> Result<Note>;
-    /// Replaces a note's text, and its tags where some are given; `created` stays. `None`: there is no such note.
+    /// Replaces a note's text, and its tags if given; `created` stays. `None`: no such note.
     async fn update_note(&self, user: &str, id: &str, note: &NewNote) -> Result<Option<Note>>;
-    /// Forgets a note. Whether there was one.
+    /// Deletes a note. Returns whether it existed.
     async fn delete_note(&self, user: &str, id: &str) -> Result<bool>;
-    /// Lets a note that was held back be found. Whether there was one.
+    /// Releases a quarantined note, so that searches find it. Returns whether it existed.
     async fn release_note(&self, user: &str, id: &str) -> Result<bool>;
-    /// The user's notes, newest first, and how many there are. Those that are held back are among them.
+    /// The user's notes, newest first, and their number. Includes quarantined notes.
     async fn notes(&self, user: &str, offset: u64, most: u64) -> Result<(Vec<Note>, u64)>;
-    /// Tells which files of a place exist now, for this user's index of them. Those gone are forgotten; the paths whose content must be handed over
-    /// with [`keep_file`](Self::keep_file) come back.
+    /// Reports the current files of a place to this user's index, which drops files that are gone. Returns the paths
+    /// whose content the caller must pass to [`index_file`](Self::index_file).
     async fn sync_files(&self, user: &str, place: &str, files: &[FileRevision]) -> Result<Vec<String>>;
-    /// Takes in the content of a memory file, instead of what it was before.
+    /// Replaces the indexed content of a memory file.
     async fn index_file(&self, user: &str, place: &str, file: &FileRevision, text: &str) -> Result<()>;
-    /// Looks for what fits a question, best first.
+    /// Searches memory, best matches first.
     async fn search_memory(&self, question: &MemoryQuery) -> Result<Vec<MemoryHit>>;
 }
 
-/// A note to keep.
+/// A new note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewNote {
-    /// What to remember.
+    /// The text to remember.
     pub text: String,
-    /// Labels, already in order: trimmed, lower-case, each once. `None` in an update keeps what is there.
+    /// The tags: trimmed, lower case, without duplicates. `None` in an update keeps the old ones.
     pub tags: Option<Vec<String>>,
-    /// Whose words they are.
+    /// The author.
     pub origin: NoteOrigin,
 }
 
-/// Whose words a note is.
+/// The author of a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NoteOrigin {
-    /// The user's own.
+    /// The user.
     User,
-    /// The agent's.
+    /// The agent.
     #[default]
     Agent,
-    /// The agent's, after a stranger's words had come in: from there. Such a note is held back until the user lets it go.
+    /// The agent, after it had read untrusted content from this origin. Such a note is quarantined until the user
+    /// releases it.
     Untrusted(String),
 }
 
@@ -77,18 +78,18 @@ impl From<&str> for NoteOrigin {
     }
 }
 
-/// A note.
+/// A stored note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// `note-` and a UUID.
     pub id: String,
-    /// What to remember.
+    /// The text to remember.
     pub text: String,
     /// Labels.
     pub tags: Vec<String>,
-    /// Whose words they are.
+    /// The author.
     pub origin: NoteOrigin,
-    /// Whether it is found only after the user has let it go.
+    /// Whether the note is quarantined: searches find it only after the user releases it.
     pub is_quarantined: bool,
     /// When it was first saved.
     pub created: Timestamp,
@@ -96,46 +97,46 @@ pub struct Note {
     pub updated: Timestamp,
 }
 
-/// A memory file in its present state.
+/// The current revision of a memory file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRevision {
     /// Its path in the workspace.
     pub path: String,
-    /// Changes when its content does: a hash, or a stamp of the file system.
+    /// A hash or a file stamp; it changes with the content.
     pub revision: String,
 }
 
-/// A question to memory.
+/// A query to memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryQuery {
-    /// The words.
+    /// The query text.
     pub text: String,
-    /// Notes of this user.
+    /// Search the notes of this user.
     pub user: Option<String>,
-    /// Memory files of this place, in the user's index.
+    /// Search the memory files of this place, in the user's index.
     pub workspace: Option<String>,
-    /// Also what was said in this user's conversations.
+    /// Also search the messages of this user's sessions.
     pub include_sessions: bool,
-    /// Only notes that have all of these tags.
+    /// Return only notes that have all of these tags.
     pub tags: Vec<String>,
-    /// How many hits at most.
+    /// The maximum number of hits.
     pub limit: usize,
-    /// The least score, from 0 to 1.
+    /// The minimum score, from 0 to 1.
     pub min_score: f32,
 }
 
-/// Something that fits a question.
+/// A hit of a memory query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryHit {
-    /// Where it is from.
+    /// Its source.
     pub source: MemorySource,
-    /// The passage.
+    /// The matching passage.
     pub text: String,
-    /// How well it fits, from 0 to 1; the same scale for every question.
+    /// How well it matches, from 0 to 1; the same scale for every query.
     pub score: f32,
-    /// Labels of a note.
+    /// The tags of a note.
     pub tags: Vec<String>,
-    /// Whose words a note is; of files and conversations nobody keeps that.
+    /// The author of a note; unknown for files and sessions.
     pub origin: Option<NoteOrigin>,
     /// When it was first saved.
     pub created: Timestamp,
@@ -143,7 +144,7 @@ pub struct MemoryHit {
     pub updated: Timestamp,
 }
 
-/// Where something recalled is from.
+/// The source of a hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemorySource {
     /// A note, by its id.
@@ -157,9 +158,9 @@ pub enum MemorySource {
         /// Last line.
         last: u64,
     },
-    /// A message of a conversation.
+    /// A message of a session.
     Session {
-        /// The conversation.
+        /// The session.
         session: String,
         /// The message's number.
         seq: u64,

@@ -1,4 +1,4 @@
-//! What an agent does while nobody watches: schedules, and each of their runs.
+//! The `Schedules` port: prompts that run at set times, and their runs.
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use super::{
 };
 use crate::Result;
 
-/// Schedules and their runs. An occurrence is one schedule at one due time; it is claimed with a lease, so that two
-/// processes never run it twice. Times are those of the store's clock: `created`, `updated` and `finished` of what is
-/// passed are ignored.
+/// Schedules and their runs. An occurrence is one schedule at one due time. A process claims it with a lease, so that
+/// it never runs twice. Times come from the store's clock: `created`, `updated` and `finished` in the arguments are
+/// ignored.
 #[async_trait]
 pub trait Schedules: Send + Sync {
-    /// What time it is by the store's clock, by which everything here is due.
+    /// The time of the store's clock, which decides what is due.
     async fn time(&self) -> Result<Timestamp>;
-    /// Keeps a new schedule. Answers it as it is kept.
+    /// Stores a new schedule and returns the stored form.
     async fn add_schedule(&self, schedule: &Schedule) -> Result<Schedule>;
     /// One schedule.
     async fn schedule(&self, id: &str) -> Result<Option<Schedule>>;
-    /// Replaces a schedule, unless it changed since `seen` (its `updated`); then `false`.
+    /// Replaces a schedule. `false` if it changed since `seen` (its `updated`).
     async fn update_schedule(&self, schedule: &Schedule, seen: Timestamp) -> Result<bool>;
-    /// Removes a schedule and its runs. Whether there was one.
+    /// Removes a schedule and its runs. Returns whether it existed.
     async fn remove_schedule(&self, id: &str) -> Result<bool>;
-    /// Schedules that fit, newest first, and how many fit in all.
+    /// The matching schedules, newest first, and the total number of matches.
     async fn schedules(&self, which: &ScheduleFilter) -> Result<(Vec<Schedule>, u64)>;
-    /// Active schedules whose time has come, the longest overdue first.
+    /// Active schedules that are due, the longest overdue first.
     async fn due_schedules(&self, most: usize) -> Result<Vec<Schedule>>;
-    /// Active schedules that last began more than this in the future, because a clock was wrong.
+    /// Active schedules whose last start lies more than `by` in the future, because a clock was wrong.
     async fn begun_ahead(&self, by: Duration) -> Result<Vec<Schedule>>;
-    /// Claims one occurrence, and moves the schedule on to `next`. `None`: somebody else has it, it was
-    /// claimed before, or the last run of the schedule is not over.
+    /// Claims one occurrence, and advances the schedule to `next`. `None`: another process has it, it was claimed
+    /// before, or the previous run has not ended.
     async fn claim_run(&self, claim: &LeaseClaim) -> Result<Option<Claimed>>;
-    /// Leaves out an occurrence: moves the schedule on from `due` to `next`, and counts what was left out. `false`: it
-    /// has moved on already.
+    /// Skips an occurrence: advances the schedule from `due` to `next` and counts it as skipped. `false`: the schedule
+    /// has already advanced.
     async fn skip_occurrence(
         &self,
         schedule: &str,
@@ -45,13 +45,13 @@ pub trait Schedules: Send + Sync {
         next: Option<Timestamp>,
         count: u64,
     ) -> Result<bool>;
-    /// Renews the lease of a run from now on.
+    /// Renews the lease of a run from now.
     async fn renew_lease(&self, lease: &Lease, length: Duration) -> Result<Lease>;
-    /// Lets go of a run that has not ended: whoever looks next takes it over.
+    /// Releases an unfinished run; the next process takes it over.
     async fn release(&self, lease: &Lease) -> Result<()>;
-    /// Takes over runs whose lease has run out, for so long; each is labelled as another attempt. Oldest first.
+    /// Takes over runs with an expired lease, for `length`. Each counts as another attempt. Oldest first.
     async fn take_over_expired(&self, owner: &str, length: Duration, most: usize) -> Result<Vec<Claimed>>;
-    /// Ends a run, together with what follows for its schedule. Answers the run as it is kept.
+    /// Ends a run and updates its schedule. Returns the stored run.
     async fn finish_run(&self, lease: &Lease, finish: &RunCompletion) -> Result<ScheduleRun>;
     /// The last runs of a schedule, newest first.
     async fn runs(&self, schedule: &str, most: usize) -> Result<Vec<ScheduleRun>>;
@@ -59,49 +59,49 @@ pub trait Schedules: Send + Sync {
     async fn run(&self, id: &str) -> Result<Option<ScheduleRun>>;
 }
 
-/// A task that is done at set times.
+/// A prompt that runs at set times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// A UUID.
     pub id: String,
-    /// Whose it is.
+    /// The user that owns it.
     pub user: String,
     /// A short name.
     pub name: Option<String>,
-    /// What to do, as a complete prompt.
+    /// The complete prompt.
     pub goal: String,
-    /// When.
+    /// When it runs.
     pub cadence: Cadence,
-    /// Who hears of it.
+    /// Which results the user is notified of.
     pub notification: Notification,
-    /// Whether it runs.
+    /// Whether it is active.
     pub status: ScheduleStatus,
-    /// Where the prompt goes: into this conversation, or into one of its own.
+    /// The session that gets the prompt; `None` for a new one.
     pub session: Option<String>,
-    /// The conversation that made it; results are delivered there.
+    /// The session that created it; results are delivered there.
     #[serde(default)]
     pub origin: Option<String>,
-    /// The channel that notices go to, as `channel:address`.
+    /// The channel for notifications, as `channel:address`.
     pub channel: Option<String>,
-    /// The folder it works in.
+    /// The directory it works in.
     pub workspace: Option<String>,
-    /// The dialect that its tools speak.
+    /// The dialect of its tools.
     pub dialect: Option<String>,
-    /// What becomes of occurrences that nobody was there for.
+    /// What happens to missed occurrences.
     pub missed: MissedRunPolicy,
     /// When it was made.
     pub created: Timestamp,
     /// When it last changed.
     pub updated: Timestamp,
-    /// When it is due next; none while it is paused or over.
+    /// When it is due next; none while it is paused or finished.
     pub next: Option<Timestamp>,
-    /// When it last began.
+    /// When it last started.
     pub last_run: Option<Timestamp>,
-    /// How that ended.
+    /// How the last run ended.
     pub last_status: Option<ScheduleRunStatus>,
-    /// Failures since the last success.
+    /// The number of failures since the last success.
     pub failures: u32,
-    /// Occurrences that were left out: nobody was there for them, or the run before was not over.
+    /// The number of skipped occurrences: missed, or due while the previous run was active.
     #[serde(default)]
     pub skipped: u64,
 }
@@ -119,12 +119,12 @@ pub enum Cadence {
     Cron {
         /// The expression.
         expression: String,
-        /// IANA name of the zone it is read in.
+        /// IANA name of the time zone of the expression.
         timezone: String,
     },
-    /// Again and again.
+    /// At a fixed interval.
     Interval {
-        /// Seconds between two beginnings.
+        /// Seconds between two starts.
         every_secs: u64,
     },
 }
@@ -158,33 +158,33 @@ pub enum ScheduleStatus {
     Disabled,
 }
 
-/// What becomes of occurrences that nobody was there for.
+/// What happens to missed occurrences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MissedRunPolicy {
-    /// They are left out.
+    /// They are skipped.
     Skip,
-    /// One run makes up for all.
+    /// One run replaces all of them.
     #[default]
     Once,
-    /// Each is made up for, within a window.
+    /// Each runs later, within a window.
     All,
 }
 
-/// The operator's rules for schedules, and what a schedule takes over from the conversation it is made in.
+/// The operator's rules for schedules, and the defaults that a schedule takes from its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleRules {
-    /// IANA name of the zone that times are read in where none is named.
+    /// IANA name of the default time zone.
     pub timezone: String,
-    /// The least time between two runs of one schedule.
+    /// The minimum time between two runs of one schedule.
     pub min_interval: Duration,
-    /// How many schedules a user may have.
+    /// The maximum number of schedules of a user.
     pub max_per_user: u64,
-    /// Where the user of this conversation is told of results, as `channel:address`.
+    /// Where the user of this session is notified of results, as `channel:address`.
     pub channel: Option<String>,
-    /// The dialect that is spoken here.
+    /// The dialect of this session.
     pub dialect: Option<String>,
-    /// Whether this process runs schedules when they are due.
+    /// Whether this process runs due schedules.
     pub is_driven: bool,
 }
 
@@ -201,61 +201,62 @@ impl Default for ScheduleRules {
     }
 }
 
-/// Which schedules.
+/// A filter for schedules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleFilter {
-    /// Of this user.
+    /// The owner.
     pub user: Option<String>,
-    /// Whose name has this in it, without regard to case.
+    /// A part of the name, ignoring case.
     pub name: Option<String>,
-    /// In this state.
+    /// The state.
     pub status: Option<ScheduleStatus>,
     /// `once`, `cron` or `interval`.
     pub cadence: Option<String>,
-    /// With this notification.
+    /// The notification setting.
     pub notification: Option<Notification>,
-    /// That go into this conversation.
+    /// The session that gets the prompt.
     pub session: Option<String>,
-    /// How many to skip.
+    /// The number of schedules to skip.
     pub offset: u64,
-    /// How many at most.
+    /// The maximum number of schedules.
     pub limit: u64,
 }
 
-/// A claim to one occurrence.
+/// A claim of one occurrence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseClaim {
     /// The schedule.
     pub schedule: String,
-    /// The due time that was seen; the claim fails if the schedule has moved on.
+    /// The due time that the caller saw; the claim fails if the schedule has advanced.
     pub due: Timestamp,
     /// When it is due after this.
     pub next: Option<Timestamp>,
-    /// Who claims.
+    /// The claiming process.
     pub owner: String,
     /// How long the lease lasts.
     pub length: Duration,
     /// The id of the run.
     pub run: String,
-    /// Occurrences before this one that it makes up for or that are left out; they are counted.
+    /// The number of earlier occurrences that this one replaces or that are skipped.
     pub skipped: u64,
-    /// What becomes of this occurrence while another run of the schedule goes on.
+    /// What happens to this occurrence while another run of the schedule is active.
     pub overlap: OverlapPolicy,
 }
 
-/// What becomes of an occurrence while another run of the schedule goes on.
+/// What happens to an occurrence while another run of the schedule is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverlapPolicy {
-    /// It is left out, and counted.
+    /// It is skipped and counted.
     #[default]
     Skip,
     /// It stays due.
     Wait,
-    /// It was asked for by hand: the schedule need not be due, and keeps its plan. It is refused while another runs.
+    /// A user requested it: the schedule need not be due, and its plan stays. It is refused while another run is
+    /// active.
     Manual,
 }
 
-/// A run, and the lease of whoever runs it.
+/// A run with the lease of its process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     /// The run.
@@ -271,56 +272,56 @@ pub struct ScheduleRun {
     pub id: String,
     /// The schedule.
     pub schedule: String,
-    /// The due time it answers.
+    /// The due time of its occurrence.
     pub due: Timestamp,
-    /// 1, and one more each time it was taken over.
+    /// The number of the attempt, from 1; each takeover adds one.
     pub attempt: u32,
-    /// Who runs it.
+    /// The process that runs it.
     pub owner: String,
-    /// When it began.
+    /// When it started.
     pub started: Timestamp,
     /// When it ended.
     pub finished: Option<Timestamp>,
-    /// How it stands.
+    /// Its status.
     pub status: ScheduleRunStatus,
     /// The beginning of the output.
     pub summary: String,
-    /// All of the output; empty in lists.
+    /// The whole output; empty in lists.
     pub output: String,
-    /// Turns of the model.
+    /// The number of model turns.
     pub turns: u32,
-    /// US dollars.
+    /// The cost in US dollars.
     pub cost: f64,
-    /// Whether somebody was told.
+    /// Whether somebody was notified.
     pub notified: bool,
 }
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleRunStatus {
     /// It runs.
     Running,
-    /// It did what was asked.
+    /// It succeeded.
     Success,
-    /// It did not.
+    /// It failed.
     Failed,
     /// It was stopped.
     Cancelled,
-    /// It ended, and at least one of its calls was refused: the work may not be done.
+    /// It ended, but at least one of its calls was refused: the work may be incomplete.
     Refused,
 }
 
-/// The end of a run, and what follows for its schedule.
+/// The end of a run, and the update of its schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunCompletion {
     /// The run as it ended.
     pub run: ScheduleRun,
-    /// The schedule's state from now on, where it changes.
+    /// The new state of the schedule, if it changes.
     pub status: Option<ScheduleStatus>,
-    /// Failures in a row from now on.
+    /// The new number of consecutive failures.
     pub failures: u32,
-    /// How many runs are kept.
+    /// The number of runs to keep.
     pub keep_runs: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Conversations as they are kept: who, how much, and every message in parts.
+//! The `Sessions` port: stored sessions with their messages, inbox and cost.
 
 use std::time::Duration;
 
@@ -12,106 +12,106 @@ use super::{
 };
 use crate::Result;
 
-/// Conversations. What was acknowledged survives a crash.
+/// Stored sessions. Acknowledged writes survive a crash.
 ///
-/// Every write to a session needs its lease and fails with [`Error::LeaseLost`](crate::Error::LeaseLost) where that is
-/// stale. Whoever does not hold the session uses [`post`](Self::post). Times are those of the store's clock: `created` and
-/// `updated` of what is passed are ignored.
+/// Every write to a session needs its lease and fails with [`Error::LeaseLost`](crate::Error::LeaseLost) if the lease
+/// is stale. Callers without the lease use [`post`](Self::post). Times come from the store's clock: `created` and
+/// `updated` in the arguments are ignored.
 #[async_trait]
 pub trait Sessions: Send + Sync {
-    /// Whether records are kept at all.
+    /// Whether this store keeps records.
     fn keeps_records(&self) -> bool {
         true
     }
-    /// Claims a session for so long; it need not have a record yet. The owner that holds it may claim it again.
-    /// [`Error::SessionHeld`](crate::Error::SessionHeld): another owner has it.
+    /// Claims a session for `length`; it need not have a record yet. The holder may claim it again.
+    /// [`Error::SessionHeld`](crate::Error::SessionHeld): another owner holds it.
     async fn claim_session(&self, session: &str, owner: &str, length: Duration) -> Result<Lease>;
-    /// Renews a lease from now on, also one that ran out and that nobody claimed since.
+    /// Renews a lease from now. An expired lease is renewable until somebody claims the session.
     async fn hold_session(&self, lease: &Lease, length: Duration) -> Result<Lease>;
-    /// Gives a lease back.
+    /// Releases a lease.
     async fn release_session(&self, lease: &Lease) -> Result<()>;
-    /// Gives a lease back without waiting for it; where that is impossible, it runs out.
+    /// Releases a lease without waiting; if that is impossible, the lease expires.
     fn abandon_session(&self, lease: &Lease);
-    /// Who holds a session now, if anybody does.
+    /// The current holder of a session, if any.
     async fn session_holder(&self, session: &str) -> Result<Option<SessionHolder>>;
-    /// Begins a conversation. Answers its record as it is kept.
+    /// Creates a session. Returns the stored record.
     async fn create_session(&self, lease: &Lease, record: &SessionRecord) -> Result<SessionRecord>;
-    /// One conversation, if there is one of this id.
+    /// One session. `None` if the id is unknown.
     async fn get_session(&self, id: &str) -> Result<Option<SessionRecord>>;
-    /// Conversations, the last used first, and how many there are in all.
+    /// The sessions, most recently used first, and their total number.
     async fn list_sessions(&self, which: &SessionFilter) -> Result<(Vec<SessionRecord>, u64)>;
-    /// Adds messages at the end, in one transaction, with what they cost. Their numbers are given here; `seq` of what
-    /// is passed is ignored.
+    /// Appends messages and adds their cost, in one transaction. The store assigns the numbers; `seq` in the arguments
+    /// is ignored.
     async fn append_messages(&self, lease: &Lease, messages: &[Message], spent: TokenUsage) -> Result<Appended>;
-    /// Leaves something for whoever holds the session now or next. Needs no lease.
+    /// Posts an item to the inbox, for the current or next holder of the session. Needs no lease.
     async fn post(&self, session: &str, item: &InboxItem) -> Result<()>;
-    /// Moves everything from the inbox into the session, in one transaction and in the order in which it was posted.
+    /// Moves all inbox items into the session, in one transaction and in the order of posting.
     async fn take_inbox(&self, lease: &Lease) -> Result<Moved>;
-    /// Adds to what a session has cost. Needs no lease, because sums have no order.
+    /// Adds to the cost of a session. Needs no lease, because sums have no order.
     async fn add_cost(&self, session: &str, spent: TokenUsage) -> Result<()>;
-    /// Messages in order: the last `most` of those before `before` (all of them: `None`).
+    /// Messages in order: the last `most` of those before `before` (`None`: of all).
     async fn messages(&self, session: &str, before: Option<u64>, most: usize) -> Result<Vec<Message>>;
-    /// What the model's answers took, oldest first: the last `most` of them.
+    /// The usage of the model's answers, oldest first: the last `most`.
     async fn usage(&self, session: &str, most: usize) -> Result<Vec<UsageRecord>>;
-    /// Takes messages back, from this number to the end: an undone turn. How many went.
+    /// Removes messages from this number to the end (undo). Returns the number removed.
     async fn truncate_messages(&self, lease: &Lease, from: u64) -> Result<u64>;
-    /// Changes what is said about a conversation: its title, model, summary.
+    /// Updates the metadata of a session: title, model, start of the model's view.
     async fn update_session(&self, lease: &Lease, change: &SessionUpdate) -> Result<()>;
-    /// Removes a conversation with its children, unless somebody holds it.
+    /// Removes a session with its children, unless somebody holds it.
     async fn delete_session(&self, session: &str) -> Result<bool>;
 }
 
-/// What is known of a conversation.
+/// The metadata of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
     /// Its id: a UUID.
     pub id: String,
-    /// A name by which people and programs find it in its workspace, such as `hook:build`.
+    /// A name that identifies it in its workspace, such as `hook:build`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The conversation that started it.
+    /// The session that started it.
     pub parent: Option<String>,
-    /// Whose it is.
+    /// The user that owns it.
     pub user: String,
-    /// Which agent speaks: `main`, or a kind of sub-agent.
+    /// The agent: `main`, or a kind of sub-agent.
     pub agent: String,
-    /// What it is about, in a line.
+    /// The topic, in one line.
     pub title: String,
-    /// The dialect that its tools speak.
+    /// The dialect of its tools.
     pub dialect: String,
     /// The model.
     pub model: String,
-    /// The folder it works in.
+    /// The directory it works in.
     pub workspace: String,
-    /// How many messages.
+    /// The number of messages.
     pub messages: u64,
-    /// What it has cost so far.
+    /// The cost so far.
     pub spent: TokenUsage,
-    /// The message from which a model's view begins, when older ones were summed up.
+    /// The first message of the model's view, if older ones were summarised.
     pub view_from: Option<u64>,
-    /// When it began.
+    /// When it was created.
     pub created: Timestamp,
-    /// When something last happened.
+    /// When it last changed.
     pub updated: Timestamp,
 }
 
-/// What a model took and cost.
+/// Tokens and cost of model requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TokenUsage {
-    /// Tokens of prompts, with those that were read from or written to the provider's cache.
+    /// Prompt tokens, including those read from or written to the provider's cache.
     pub prompt_tokens: u64,
-    /// Tokens of answers, with reasoning.
+    /// Answer tokens, including reasoning.
     pub completion_tokens: u64,
-    /// Tokens of prompts that the provider read from its cache.
+    /// Prompt tokens that the provider read from its cache.
     #[serde(default)]
     pub cache_read_tokens: u64,
-    /// Tokens of prompts that the provider wrote to its cache.
+    /// Prompt tokens that the provider wrote to its cache.
     #[serde(default)]
     pub cache_write_tokens: u64,
-    /// Tokens of answers that were reasoning.
+    /// Answer tokens used for reasoning.
     #[serde(default)]
     pub reasoning_tokens: u64,
-    /// US dollars, where the price is known.
+    /// US dollars, if the price is known.
     pub cost: f64,
 }
 
@@ -130,114 +130,114 @@ impl std::ops::Add for TokenUsage {
     }
 }
 
-/// What one answer of a model took.
+/// The usage of one model answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsageRecord {
-    /// When it came.
+    /// When the answer arrived.
     pub at: Timestamp,
-    /// What it took.
+    /// The tokens and the cost.
     pub spent: TokenUsage,
 }
 
-/// Which conversations.
+/// A filter for sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Of this user only.
+    /// The owner.
     pub user: Option<String>,
-    /// Children of this conversation only.
+    /// The parent session.
     pub parent: Option<String>,
-    /// Those that no other one started only.
+    /// Only sessions without a parent.
     pub top_level_only: bool,
-    /// In this workspace only.
+    /// The workspace.
     pub workspace: Option<String>,
-    /// With this label only.
+    /// The label.
     pub label: Option<String>,
-    /// How many to skip.
+    /// The number of sessions to skip.
     pub offset: u64,
-    /// How many at most.
+    /// The maximum number of sessions.
     pub limit: u64,
 }
 
-/// What to say anew about a conversation; what is `None` stays.
+/// New metadata of a session; `None` keeps the old value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionUpdate {
     /// Its title.
     pub title: Option<String>,
     /// The model.
     pub model: Option<String>,
-    /// The message from which a model's view begins.
+    /// The first message of the model's view.
     pub view_from: Option<u64>,
 }
 
-/// What became of messages that were added.
+/// The result of appending messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The number of the last one.
+    /// The number of the last message.
     pub last: u64,
     /// When they were added.
     pub at: Timestamp,
 }
 
-/// Something for a session from somebody who does not hold it.
+/// An inbox item: something for a session from a caller without its lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InboxItem {
-    /// A message for the end of the session.
+    /// A message to append.
     Message {
-        /// Who speaks.
+        /// The author.
         role: MessageRole,
-        /// What is said.
+        /// The content.
         parts: Vec<MessagePart>,
     },
-    /// Messages from this number on are taken back.
+    /// Removes messages from this number on.
     Undo {
-        /// The first one.
+        /// The number of the first removed message.
         from: u64,
     },
 }
 
 impl InboxItem {
-    /// A message in plain text.
+    /// A plain text message.
     #[must_use]
     pub fn text(role: MessageRole, text: impl Into<String>) -> Self {
         Self::Message { role, parts: vec![MessagePart::Text { text: text.into() }] }
     }
 }
 
-/// What was moved from an inbox into its session.
+/// The items that moved from an inbox into its session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Moved {
-    /// Messages that were added, with their numbers.
+    /// The appended messages, with their numbers.
     pub messages: Vec<Message>,
-    /// Whether older messages were taken back.
+    /// Whether older messages were removed.
     pub undone: bool,
 }
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Its place in the conversation, from 1; given by the store.
+    /// Its number in the session, from 1; the store assigns it.
     #[serde(default)]
     pub seq: u64,
-    /// Who speaks.
+    /// The author.
     pub role: MessageRole,
-    /// What is said.
+    /// The content.
     pub parts: Vec<MessagePart>,
-    /// When.
+    /// When it was stored.
     pub created: Timestamp,
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageRole {
-    /// The person, or what speaks for one: a schedule, a webhook.
+    /// The user, or a schedule or webhook on the user's behalf.
     User,
     /// The model.
     Assistant,
     /// The tools.
     Tool,
-    /// Helve itself: a summary of older messages.
+    /// Helve: a summary of older messages.
     System,
 }
 
@@ -245,15 +245,15 @@ pub enum MessageRole {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum FinishReason {
-    /// The model had no more to say.
+    /// The model finished its answer.
     EndTurn,
-    /// The model calls tools.
+    /// The model called tools.
     ToolUse,
-    /// Somebody cancelled the turn.
+    /// The turn was cancelled.
     Canceled,
-    /// The model's limit for one answer.
+    /// The answer reached the model's limit.
     Limit,
-    /// The connection broke.
+    /// The connection failed.
     Error,
     /// A reason that this version does not know.
     Other(String),
@@ -272,7 +272,7 @@ impl FinishReason {
         }
     }
 
-    /// Whether the message is complete, so that a reader need not be told how it ended.
+    /// Whether the message is complete, so that readers need no note about its end.
     pub fn is_usual(&self) -> bool {
         matches!(self, Self::EndTurn | Self::ToolUse)
     }
@@ -301,27 +301,27 @@ impl std::fmt::Display for FinishReason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum MessagePart {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// What the model thought aloud.
+    /// Reasoning of the model.
     Reasoning {
-        /// The words.
+        /// The text.
         thinking: String,
     },
-    /// A provider's item that only the same API and model can read: a signed or encrypted piece of reasoning. It goes
-    /// back unchanged, in its place, and to nobody else.
+    /// An item that only the same API and model can read: a signed or encrypted part of the reasoning. Helve sends it
+    /// back unchanged, in its place, and only to them.
     Opaque {
-        /// The API it belongs to: `chat`, `anthropic`, `responses`, `gemini`.
+        /// The API: `chat`, `anthropic`, `responses`, `gemini`.
         api: String,
-        /// The model that made it.
+        /// The model that created it.
         model: String,
-        /// The item as the API gave it.
+        /// The item as the API sent it.
         data: serde_json::Value,
     },
-    /// The model calls a tool.
+    /// A tool call of the model.
     ToolCall {
         /// The call's id.
         id: String,
@@ -329,16 +329,16 @@ pub enum MessagePart {
         name: String,
         /// Its arguments as the model wrote them.
         input: String,
-        /// Whether the whole call arrived.
+        /// Whether the call arrived completely.
         finished: bool,
     },
-    /// What a tool answered.
+    /// The result of a tool call.
     ToolResult {
         /// The call's id.
         tool_call_id: String,
         /// The tool.
         name: String,
-        /// The words of its reply.
+        /// The text of the reply.
         content: String,
         /// Whether it failed.
         is_error: bool,
@@ -348,13 +348,13 @@ pub enum MessagePart {
         /// Why.
         reason: FinishReason,
     },
-    /// A picture or another file.
+    /// An image or another file.
     Binary {
-        /// Where it came from.
+        /// The path that it was read from.
         path: String,
         /// MIME type.
         mime_type: String,
-        /// The bytes, in base64.
+        /// The content in base64.
         data: String,
     },
 }
@@ -365,7 +365,7 @@ impl Sessions for NoStore {
         false
     }
     async fn claim_session(&self, session: &str, owner: &str, _: Duration) -> Result<Lease> {
-        // What cannot be written needs no other guard.
+        // This store writes nothing, so the lease needs no check.
         Ok(Lease { key: session.to_owned(), owner: owner.to_owned(), epoch: 0, until: Timestamp::MAX })
     }
     async fn hold_session(&self, lease: &Lease, _: Duration) -> Result<Lease> {

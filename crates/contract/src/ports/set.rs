@@ -1,16 +1,17 @@
-//! Which ports a session has and which a tool needs. Open it to add a port that tools can name in [`Tool::NEEDS`](crate::Tool::NEEDS).
+//! Which ports a session has and which a tool needs. Open it to add a port that tools can name in
+//! [`Tool::NEEDS`](crate::Tool::NEEDS).
 
 use std::{
     fmt,
     ops::{BitOr, Sub},
 };
 
-/// Something outside a tool that a session may lack.
+/// A resource that a session may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Port {
     /// Running commands.
     Commands,
-    /// Fetching pages.
+    /// Fetching web pages.
     Web,
     /// Searching the web.
     Search,
@@ -20,11 +21,11 @@ pub enum Port {
     Memory,
     /// Stored schedules.
     Schedules,
-    /// Small records of one session: scratchpad and to-do list.
+    /// Session state: scratchpad and to-do list.
     Slates,
     /// Starting other agents.
     Agents,
-    /// A person who answers questions.
+    /// A user who answers questions.
     User,
     /// Settings that a model may read.
     Settings,
@@ -34,9 +35,9 @@ pub enum Port {
     HomeChannel,
     /// Files that the user sent with a turn.
     Attachments,
-    /// A planned run with its folder of artifacts.
+    /// A planned run with its artifacts.
     ForgeRun,
-    /// The workspace in memory that plans are drafted in.
+    /// The in-memory workspace in which plans are drafted.
     Draft,
     /// Connected MCP servers.
     McpServers,
@@ -63,7 +64,7 @@ impl Port {
         Self::McpServers,
     ];
 
-    /// Its name in documentation and in `helve tools --format json`.
+    /// Its name in the documentation and in `helve tools --format json`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,7 +87,7 @@ impl Port {
         }
     }
 
-    /// Why a tool that needs it does not work in a session without it.
+    /// Why a tool that needs this port does not work without it.
     #[must_use]
     pub const fn why_missing(self) -> &'static str {
         match self {
@@ -109,7 +110,7 @@ impl Port {
         }
     }
 
-    /// What the operator does to get it.
+    /// What the operator must do to provide it.
     #[must_use]
     pub const fn how_to_get(self) -> &'static str {
         match self {
@@ -142,7 +143,7 @@ impl PortSet {
     /// Every port.
     pub const ALL: Self = Self::of(&Port::ALL);
 
-    /// These ports. Usable in a constant.
+    /// The set of these ports. Usable in a constant.
     #[must_use]
     pub const fn of(ports: &[Port]) -> Self {
         let (mut bits, mut at) = (0, 0);
@@ -153,7 +154,7 @@ impl PortSet {
         Self(bits)
     }
 
-    /// Both sets together. Usable in a constant.
+    /// The union of both sets. Usable in a constant.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -190,7 +191,7 @@ impl BitOr for PortSet {
     }
 }
 
-/// What is in the first set and not in the second.
+/// The difference of two sets.
 impl Sub for PortSet {
     type Output = Self;
     fn sub(self, other: Self) -> Self {

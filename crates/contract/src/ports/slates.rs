@@ -1,4 +1,4 @@
-//! Small records of one session: its scratchpad, its to-do list.
+//! The `SessionState` port: small values of one session, such as its scratchpad and to-do list.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -10,22 +10,22 @@ use super::{
 };
 use crate::Result;
 
-/// What a session writes down for itself, by name. A new text replaces the old one. Writing needs the lease of the
-/// session and fails with [`Error::LeaseLost`](crate::Error::LeaseLost) where that is stale.
+/// Named values of a session. A write replaces the old value. Writes need the lease of the session and fail with
+/// [`Error::LeaseLost`](crate::Error::LeaseLost) if it is stale.
 #[async_trait]
 pub trait SessionState: Send + Sync {
-    /// What stands on a slate, if anything.
+    /// Reads a value.
     async fn get_state(&self, session: &str, name: &str) -> Result<Option<StateValue>>;
-    /// Replaces what stands on it.
+    /// Replaces a value.
     async fn set_state(&self, lease: &Lease, name: &str, value: Value) -> Result<()>;
-    /// Wipes it. Whether something stood there.
+    /// Deletes a value. Returns whether it existed.
     async fn delete_state(&self, lease: &Lease, name: &str) -> Result<bool>;
 }
 
-/// What stands on a slate.
+/// A value of the session state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateValue {
-    /// The record.
+    /// The value.
     pub value: Value,
     /// When it was written.
     pub updated: Timestamp,

@@ -1,16 +1,16 @@
-//! Records that outlive a call: sessions, notes, schedules and the slates of a session. One store keeps them all.
+//! The `Store` port: sessions, notes, schedules and session state in one store.
 
 use super::{notes::Notes, schedules::Schedules, sessions::Sessions, slates::SessionState};
 
-/// Everything that is kept. Every maker of it passes one suite of tests.
+/// All records. Every implementation passes the same test suite.
 pub trait Store: Sessions + Notes + Schedules + SessionState {}
 
 impl<T: Sessions + Notes + Schedules + SessionState> Store for T {}
 
-/// Keeps nothing: for sessions without a state folder. Whatever is saved is refused.
+/// Stores nothing, for sessions without a state directory. Every write is refused.
 pub struct NoStore;
 
-/// What a tool hears when nothing is kept.
+/// The error of a tool that needs a store.
 pub(super) fn no_store_error<T>() -> crate::Result<T> {
     Err(crate::Error::failed("nothing is kept between calls in this session, so this cannot be done here"))
 }

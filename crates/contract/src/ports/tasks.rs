@@ -1,4 +1,4 @@
-//! Running commands: one manager behind `exec`, `process`, `Bash`, `TaskOutput` and the rest.
+//! The `Tasks` port: the manager of running commands behind `exec`, `process`, `Bash`, `TaskOutput` and others.
 
 use std::{fmt, time::Duration};
 
@@ -10,48 +10,47 @@ use super::{
 };
 use crate::{Call, Error, Result};
 
-/// The tasks of all sessions. A task is bound to the session that started it; no other sees it.
+/// The tasks of all sessions. A task belongs to the session that started it; other sessions cannot see it.
 #[async_trait]
 pub trait Tasks: Send + Sync {
-    /// Whether commands can be run at all.
+    /// Whether this session can run commands.
     fn is_available(&self) -> bool {
         true
     }
 
-    /// Starts a command. After `timeout` the whole tree gets TERM, a grace, and KILL.
-    /// Progress of a task in the foreground goes to the call.
+    /// Starts a command. After `timeout` the process tree gets TERM, a grace period, and KILL. Progress of a foreground
+    /// task goes to the call.
     async fn start(&self, call: &Call, command: ProcessSpec, timeout: Option<Duration>, label: &str) -> Result<TaskId>;
 
-    /// Waits until the task has ended, the time is over or the call is cancelled, and tells where it stands.
+    /// Waits until the task ends, the timeout expires or the call is cancelled, and returns the task's state.
     async fn wait(&self, call: &Call, id: &TaskId, until: WaitUntil) -> Result<TaskInfo>;
 
-    /// What the task has written so far, from a byte of its interleaved output on; at most `max` bytes, from the
-    /// beginning or (`tail`) the end.
+    /// The output of the task, from byte `from` of its interleaved output, at most `max` bytes.
     async fn output(&self, call: &Call, id: &TaskId, from: u64, max: usize) -> Result<TaskOutput>;
 
     /// Writes to the task's standard input.
     async fn input(&self, call: &Call, id: &TaskId, bytes: &[u8]) -> Result<()>;
 
-    /// Sends a signal to the task's whole tree.
+    /// Sends a signal to the process tree of the task.
     async fn signal(&self, call: &Call, id: &TaskId, signal: Signal) -> Result<()>;
 
-    /// Ends the task: TERM, grace, KILL. Returns when nothing of it is left.
+    /// Stops the task: TERM, grace period, KILL. Returns when the whole process tree has ended.
     async fn stop(&self, call: &Call, id: &TaskId) -> Result<TaskInfo>;
 
     /// The session's tasks, oldest first.
     async fn list(&self, call: &Call) -> Vec<TaskInfo>;
 
-    /// Forgets a task that was run in the foreground and has been answered for. Its output file stays until it expires.
+    /// Drops a foreground task that has been reported. Its output file stays until it expires.
     async fn forget(&self, call: &Call, id: &TaskId);
 
-    /// Whether a task in the background goes on after the call that started it. False in a process that serves one
-    /// call and exits: its tasks end with it.
+    /// Whether a background task continues after the call that started it. False in a process that serves one call and
+    /// exits.
     fn outlives_call(&self) -> bool {
         true
     }
 }
 
-/// The id of a task: opaque, never a process id.
+/// The id of a task. It is opaque, and never a process id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(pub String);
 
@@ -66,46 +65,46 @@ impl fmt::Display for TaskId {
 pub enum WaitUntil {
     /// Not at all.
     Now,
-    /// This long at most.
+    /// At most this long.
     For(Duration),
     /// Until it ends.
     Exit,
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskInfo {
     /// Its id.
     pub id: TaskId,
-    /// The command, as it was sent.
+    /// The command as the model sent it.
     pub command: String,
     /// Running, or how it ended.
     pub status: ProcessStatus,
-    /// How long it ran, or has been running.
+    /// The running time so far.
     pub elapsed: Duration,
-    /// Bytes of output so far, both streams.
+    /// The size of the output so far, both streams.
     pub output_bytes: u64,
-    /// The walls around it.
+    /// The sandbox level of the command.
     pub sandbox_level: SandboxLevel,
-    /// The file that holds all of its raw output, once there is one.
+    /// The file with its whole raw output, once it exists.
     pub output_file: Option<String>,
 }
 
-/// Running, or how it ended.
+/// The status of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessStatus {
     /// It runs.
     Running,
-    /// It ended by itself.
+    /// It exited by itself.
     Exited(ProcessExit),
-    /// It ran out of time and was ended.
+    /// It exceeded its timeout and was terminated.
     TimedOut(ProcessExit),
-    /// It was stopped by the caller.
+    /// The caller stopped it.
     Stopped(ProcessExit),
 }
 
 impl ProcessStatus {
-    /// How it ended, if it has.
+    /// How it exited, if it has.
     #[must_use]
     pub fn exit(&self) -> Option<&ProcessExit> {
         match self {
@@ -115,22 +114,22 @@ impl ProcessStatus {
     }
 }
 
-/// Output of a task: as text, escape sequences made harmless, characters never cut in half.
+/// Output of a task as valid text, with escape sequences neutralised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskOutput {
-    /// Both streams as they came.
+    /// Both streams, interleaved in order of arrival.
     pub merged: String,
     /// Standard output alone.
     pub stdout: String,
     /// Standard error alone.
     pub stderr: String,
-    /// Where to go on: the byte after the last one shown.
+    /// The offset after the last byte shown, for the next request.
     pub next: u64,
-    /// Bytes before the first one shown that are no longer in memory; the file has them.
+    /// The number of bytes before the first one shown that are only in the output file.
     pub skipped: u64,
 }
 
-/// No tasks at all: for sessions without a shell.
+/// No tasks, for sessions without a shell.
 pub struct NoTasks;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The person at the other end: questions, the to-do list, plans, settings.
+//! The `User` port: questions, the to-do list, plans and settings.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::{Call, Error, Result};
 
-/// The person at the other end, if there is one.
+/// The user of a session, if there is one.
 #[async_trait]
 pub trait User: Send + Sync {
-    /// Whether somebody can be asked at all.
+    /// Whether a user can answer questions.
     fn is_available(&self) -> bool {
         true
     }
@@ -20,21 +20,21 @@ pub trait User: Send + Sync {
     fn has_settings(&self) -> bool {
         true
     }
-    /// Puts questions, and waits for the answers: the question's text, and the label chosen or the words written
-    /// (several labels joined by ", "). An error at once where nobody can answer.
+    /// Asks questions and waits for the answers. Maps each question's text to the chosen label or the entered text
+    /// (several labels joined by ", "). Returns an error at once if nobody can answer.
     async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>>;
-    /// Shows the to-do list as it is now.
+    /// Shows the current to-do list.
     async fn show_todos(&self, call: &Call, todos: &[Todo]);
-    /// Whether the session is in plan mode, where only looking is allowed. A maker that cannot know says yes, and is asked.
+    /// Whether the session is in plan mode, which allows only reading. Implementations that cannot know return true.
     async fn is_planning(&self, _: &Call) -> bool {
         true
     }
-    /// Shows a plan, and asks whether to go on with it. After a yes the session is in the mode that it had before, or
-    /// in the one that accepts edits.
+    /// Shows a plan and asks for approval. After an approval the session returns to its previous mode, or changes to
+    /// the mode that accepts edits.
     async fn approve_plan(&self, call: &Call, plan: &str) -> Result<PlanDecision>;
-    /// A setting of the session that a model may see. `None`: there is none of this name.
+    /// A session setting that a model may read. `None` if the name is unknown.
     async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>>;
-    /// Changes a setting that a model may change; answers the value before. An error names those it may.
+    /// Changes a setting that a model may change, and returns the old value. The error lists the allowed settings.
     async fn set_setting(&self, call: &Call, name: &str, value: Value) -> Result<Value>;
 }
 
@@ -90,18 +90,18 @@ pub enum TodoStatus {
     Completed,
 }
 
-/// What the user says to a plan.
+/// The user's decision about a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanDecision {
-    /// Go on.
+    /// The plan is approved.
     Approved,
-    /// Go on, and changes of files need no approval from now on.
+    /// The plan is approved, and file changes need no approval from now on.
     YesAcceptEdits,
-    /// Not like this; what should be different.
+    /// The plan is rejected, with this feedback.
     Rejected(String),
 }
 
-/// Nobody: answers at once that no one can be asked.
+/// No user: every question fails at once.
 pub struct NoUser;
 
 #[async_trait]

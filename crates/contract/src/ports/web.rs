@@ -1,4 +1,4 @@
-//! The web: pages and searches. Makers guard every address before they connect to it.
+//! The `Web` port: pages and searches. Implementations check every address before they connect.
 
 use std::time::Duration;
 
@@ -7,48 +7,48 @@ use async_trait::async_trait;
 use super::set::Port;
 use crate::{Call, Error, Media, Result};
 
-/// Pages and searches. No address inside this machine or its network is reached unless the operator allowed it.
+/// Web pages and searches. Addresses of this machine and its network are refused unless the operator allows them.
 #[async_trait]
 pub trait Web: Send + Sync {
-    /// Whether pages can be fetched at all.
+    /// Whether pages can be fetched.
     fn can_fetch(&self) -> bool {
         true
     }
-    /// Whether the web can be searched at all.
+    /// Whether the web can be searched.
     fn can_search(&self) -> bool {
         true
     }
-    /// Gets a page and turns it into text.
+    /// Fetches a page and converts it to text.
     async fn fetch(&self, call: &Call, wanted: &FetchRequest) -> Result<FetchResponse>;
-    /// Searches. Filters that the provider lacks are applied to its results, with a note.
+    /// Searches the web. Filters that the provider lacks are applied to its results, with a note.
     async fn search(&self, call: &Call, query: &WebQuery) -> Result<WebResults>;
-    /// Answers a question about a text with a small model. `None`: there is none.
+    /// Answers a question about a text with the small model. `None`: no small model is configured.
     async fn answer_question(&self, _call: &Call, _text: &str, _question: &str) -> Result<Option<String>> {
         Ok(None)
     }
 }
 
-/// A page to get.
+/// A request for a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchRequest {
     /// The address.
     pub url: String,
-    /// How redirects are taken.
+    /// How redirects are handled.
     pub redirects: RedirectPolicy,
-    /// What the text is made like.
+    /// The format of the text.
     pub format: PageFormat,
-    /// How much of the page.
+    /// Which part of the page to return.
     pub scope: PageScope,
     /// Whether a plain http address is tried over TLS first.
     pub scheme: SchemePolicy,
-    /// Who is asked for it.
+    /// Where the page comes from.
     pub source: PageSource,
-    /// How long in all.
+    /// The total timeout.
     pub timeout: Duration,
 }
 
 impl FetchRequest {
-    /// The article at an address as Markdown, within half a minute.
+    /// Requests the article at an address as Markdown, with a timeout of 30 seconds.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -65,62 +65,62 @@ impl FetchRequest {
 /// Whether a plain http address is tried over TLS first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchemePolicy {
-    /// As it was written.
+    /// Uses the given scheme.
     AsWritten,
-    /// Over TLS; as it was written only where the host does not speak it.
+    /// Tries TLS first, and the given scheme only if the host does not support TLS.
     HttpsFirst,
 }
 
-/// Who is asked for a page.
+/// Where a page comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageSource {
-    /// The host itself.
+    /// From the host itself.
     Host,
-    /// The search provider, where it keeps pages and has this one; the host otherwise.
+    /// From the search provider if it has this page, otherwise from the host.
     Provider,
 }
 
-/// How redirects are taken. Every hop is guarded.
+/// How redirects are handled. The address check applies to every hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RedirectPolicy {
-    /// All of them, up to ten.
+    /// Follows up to ten redirects.
     Follow,
-    /// Those that stay on the host; another host is an answer of its own.
+    /// Follows redirects on the same host; one to another host is returned.
     SameHost,
-    /// None: a redirect is an answer of its own.
+    /// Returns every redirect.
     Never,
 }
 
-/// What a page's text is made like.
+/// The format of a page's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageFormat {
     /// Markdown.
     Markdown,
     /// Plain text with headings, lists, code, tables, `[Image: alt]` and links.
     Text,
-    /// As it was sent, decoded.
+    /// The decoded source.
     Source,
 }
 
-/// How much of a page.
+/// Which part of a page to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageScope {
-    /// The article, where there is one; the whole page otherwise.
+    /// The article if there is one, otherwise the whole page.
     Main,
-    /// Everything on it.
+    /// The whole page.
     Whole,
 }
 
-/// What came back for an address.
+/// The response for an address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FetchResponse {
-    /// The address that answered, after redirects.
+    /// The final address, after redirects.
     pub url: String,
-    /// Where a redirect leads that was not followed.
+    /// The target of a redirect that was not followed.
     pub redirect_to: Option<String>,
     /// HTTP status.
     pub status: u16,
-    /// Its words: `OK`.
+    /// The status text, such as `OK`.
     pub reason: String,
     /// MIME type, from the header or sniffed.
     pub mime: String,
@@ -128,32 +128,32 @@ pub struct FetchResponse {
     pub bytes: u64,
     /// The page's title.
     pub title: Option<String>,
-    /// The page as text; empty for what has no text.
+    /// The page as text; empty for content without text.
     pub text: String,
-    /// Whether the text is only the article, and the page has more.
+    /// Whether the text is only the article and the page has more.
     pub is_article_only: bool,
-    /// A picture.
+    /// An image.
     pub media: Option<Media>,
-    /// From the cache.
+    /// Whether it came from the cache.
     pub cached: bool,
-    /// What else there is to say: a cut, an odd charset, how much was left out.
+    /// Further notes: a truncation, an unusual charset, omitted parts.
     pub notes: Vec<String>,
 }
 
-/// A search.
+/// A web search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebQuery {
-    /// The words.
+    /// The query.
     pub text: String,
-    /// How many results at most.
+    /// The maximum number of results.
     pub count: usize,
-    /// Only these domains and what is beneath them.
+    /// Only these domains and their subdomains.
     pub include_domains: Vec<String>,
-    /// Not these.
+    /// None of these domains.
     pub exclude_domains: Vec<String>,
-    /// A provider's category, as it is.
+    /// A category of the provider, passed unchanged.
     pub category: Option<String>,
-    /// How new.
+    /// The maximum age of results.
     pub freshness: Option<Freshness>,
 }
 
@@ -171,16 +171,16 @@ pub enum Freshness {
     Year,
 }
 
-/// What a search found.
+/// The results of a web search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WebResults {
-    /// Who searched.
+    /// The search provider.
     pub provider: String,
-    /// At which address.
+    /// The address of the provider.
     pub base_url: String,
     /// The results, best first.
     pub results: Vec<WebResult>,
-    /// What else there is to say: a filter applied afterwards.
+    /// Further notes, such as a filter that was applied afterwards.
     pub notes: Vec<String>,
 }
 
@@ -191,9 +191,9 @@ pub struct WebResult {
     pub title: String,
     /// Address.
     pub url: String,
-    /// A piece of the text.
+    /// An excerpt of the text.
     pub snippet: String,
-    /// When it was published, as the provider wrote it.
+    /// The publication date as the provider wrote it.
     pub published: Option<String>,
 }
 

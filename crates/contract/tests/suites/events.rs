@@ -1,4 +1,4 @@
-//! What every implementation of the port `Events` does. A test of a crate that has one includes this file as a module.
+//! The suite for implementations of the `Events` port. Tests of other crates include this file as a module.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,13 +9,13 @@ use helve_contract::{
     ports::{Events, follow},
 };
 
-/// A place for events that goes away with this.
+/// A temporary event store; dropping it removes the data.
 pub(crate) trait Maker: Default + Send + Sync + 'static {
-    /// Another handle on the place, such as another process would have.
+    /// Another handle on the store, as another process would have.
     fn events(&self) -> Arc<dyn Events>;
 }
 
-/// Runs the suite for a maker.
+/// Runs the suite for an implementation.
 macro_rules! suite {
     ($maker:ty) => {
         $crate::events_suite::suite! { $maker:
@@ -60,7 +60,7 @@ pub(crate) async fn numbers_begin_at_one_and_have_no_gaps<M: Maker>() {
     assert_eq!(events.read("s", 0, 10).await.unwrap(), []);
     assert_eq!(events.append("s", vec![event(1)]).await.unwrap(), 1);
     assert_eq!(events.append("s", vec![event(2), event(3)]).await.unwrap(), 3);
-    // Another handle goes on, and so does the first one after it.
+    // A second handle continues the numbers, and the first one continues after it.
     assert_eq!(maker.events().append("s", vec![event(4)]).await.unwrap(), 4);
     assert_eq!(events.append("s", vec![event(5)]).await.unwrap(), 5);
     let all = events.read("s", 0, 10).await.unwrap();
@@ -127,7 +127,7 @@ pub(crate) async fn a_reader_that_resumes_misses_nothing_and_reads_nothing_twice
     for round in 0..20_u64 {
         writer.append("s", (0..round % 5).map(event).collect()).await.unwrap();
         writer.append("other", vec![event("x")]).await.unwrap();
-        // Some readers begin anew from their position, as a process that was started again.
+        // Some readers restart from their position, like a restarted process.
         if round % 3 == 0 {
             reader = maker.events();
         }
@@ -161,7 +161,7 @@ pub(crate) async fn two_writers_leave_no_gap_and_keep_their_order<M: Maker>() {
         let events = maker.events();
         tokio::spawn(async move {
             for at in 0..50 {
-                // Both events of an append stand together.
+                // Both events of an append are adjacent.
                 events.append("s", vec![event(format!("{who}{at}")), event(format!("{who}{at}'"))]).await.unwrap();
                 tokio::task::yield_now().await;
             }
@@ -204,7 +204,7 @@ pub(crate) async fn waiting_ends_with_the_next_event_only<M: Maker>() {
     reader.wait("s", 0).await.unwrap();
     let mut waits = tokio::spawn(async move { reader.wait("s", 1).await });
     writer.append("other", vec![event("x"), event("y"), event("z")]).await.unwrap();
-    // An event of another stream is no reason to stop waiting.
+    // An event of another stream does not end the wait.
     let early = tokio::time::timeout(Duration::from_millis(300), &mut waits).await;
     assert!(early.is_err(), "{early:?}");
     writer.append("s", vec![event(2)]).await.unwrap();
