@@ -1,4 +1,4 @@
-//! Reads lines of `{"input": "…"}`, and writes what is understood: `{"value": …}` or `{"error": "…"}`.
+//! Repairs each line of `{"input": "…"}` and prints `{"value": …}` or `{"error": "…"}`.
 
 use std::io::{self, BufRead, Write};
 

@@ -1,11 +1,11 @@
-//! Several calls of one turn.
+//! Runs the calls of one turn, in parallel where that is safe.
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use helve_contract::{Call, Reply};
 
 use crate::{CallArgs, Engine};
 
-/// How many calls run side by side.
+/// The maximum number of parallel calls.
 const MAX_PARALLEL_CALLS: usize = 10;
 
 /// One call of a turn.
@@ -14,14 +14,13 @@ pub struct CallRequest {
     pub name: String,
     /// The arguments.
     pub args: CallArgs,
-    /// Who asks, and where.
+    /// The call context.
     pub call: Call,
 }
 
 impl Engine {
-    /// Runs the calls of one turn: those that only look or start an agent side by side where they follow each other, every
-    /// other one alone.
-    /// The replies are in the order of the calls.
+    /// Runs the calls of one turn. Consecutive calls that are read-only or start an agent run in parallel; all others
+    /// run alone. The replies have the order of the calls.
     pub async fn batch(&self, calls: Vec<CallRequest>) -> Vec<Reply> {
         let mut replies = Vec::with_capacity(calls.len());
         let mut together: Vec<BoxFuture<'_, Reply>> = Vec::new();
@@ -39,7 +38,7 @@ impl Engine {
         replies
     }
 
-    /// Whether a call may run beside others. One that names no tool does nothing at all.
+    /// Whether a call may run in parallel with others. An unknown tool has no effect, so it may.
     pub fn is_parallel_safe(&self, name: &str) -> bool {
         self.registry().find(name).is_none_or(|slot| slot.entry.spec.effects.is_parallel_safe())
     }

@@ -1,4 +1,4 @@
-//! Putting an engine together: which tools, which gate, where things are written.
+//! `EngineBuilder`: selects the tools, the gate, the limits and the event log of an engine.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::{
     strangers::UntrustedSources, table::ToolRegistry, validate::CompiledSchema,
 };
 
-/// A tool of an engine, with what is worked out once.
+/// A tool of an engine with its compiled schema.
 pub(crate) struct RegisteredTool {
     pub(crate) entry: Entry,
     pub(crate) schema: CompiledSchema,
 }
 
-/// An engine in the making.
+/// Builds an [`Engine`].
 pub struct EngineBuilder {
     dialect: Dialect,
     role: Option<String>,
@@ -36,10 +36,10 @@ pub struct EngineBuilder {
 /// Whether commands can reach the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShellNetwork {
-    /// They cannot: what they are told stays here.
+    /// They cannot, so a secret in a command line stays on this machine.
     #[default]
     Offline,
-    /// They can: a secret in a command line may leave.
+    /// They can, so a secret in a command line may leave this machine.
     Online,
 }
 
@@ -56,9 +56,9 @@ pub enum BuildError {
     UnknownRole {
         /// The dialect.
         dialect: &'static str,
-        /// The role asked for.
+        /// The requested role.
         role: String,
-        /// The roles there are.
+        /// The existing roles.
         known: Vec<&'static str>,
     },
     /// A name that is no name.
@@ -101,13 +101,13 @@ impl EngineBuilder {
         }
     }
 
-    /// Only the tools of a role of the dialect.
+    /// Offers only the tools of this role of the dialect.
     pub fn role(mut self, name: &str) -> Self {
         self.role = Some(name.to_owned());
         self
     }
 
-    /// Only these tools, by name or alias; `*` stands for any letters. Said twice, both must name it.
+    /// Offers only these tools, by name or alias; `*` matches any characters. Repeated calls intersect.
     pub fn only(mut self, names: Vec<String>) -> Self {
         match &mut self.filter.only {
             None => self.filter.only = Some(names),
@@ -119,80 +119,80 @@ impl EngineBuilder {
         self
     }
 
-    /// None of these tools, by name or alias; `*` stands for any letters. Beats everything else.
+    /// Excludes these tools, by name or alias; `*` matches any characters. It overrides all other selections.
     pub fn exclude(mut self, names: Vec<String>) -> Self {
         self.filter.exclude.extend(names);
         self
     }
 
-    /// The ports that the session has. A tool that needs another one is not offered, and a call to it says why. Without
-    /// this, every port counts as there.
+    /// The ports of the session. A tool that needs another one is not offered, and a call to it returns the reason. The
+    /// default is all ports.
     pub fn available(mut self, ports: PortSet) -> Self {
         self.filter.available = ports;
         self
     }
 
-    /// One more tool. It is there in every role that takes imports.
+    /// Adds a tool. Every role with `imports` offers it.
     pub fn tool(mut self, entry: Entry) -> Self {
         self.added.push(AddedTool { entry, replaces: false });
         self
     }
 
-    /// This tool in place of the one of the same name.
+    /// Replaces the tool of the same name.
     pub fn replace(mut self, entry: Entry) -> Self {
         self.added.push(AddedTool { entry, replaces: true });
         self
     }
 
-    /// What is asked before a call. Without it, what the dialect's mode says.
+    /// Sets the gate. The default is a gate in the dialect's mode.
     pub fn gate(mut self, gate: Gate) -> Self {
         self.gate = Some(gate);
         self
     }
 
-    /// Where calls are recorded.
+    /// Sets the event log.
     pub fn events(mut self, events: EventLog) -> Self {
         self.events = events;
         self
     }
 
-    /// Where the whole of a text goes that does not fit into a reply.
+    /// Sets the directory for spill files.
     pub fn spill(mut self, spill: Spill) -> Self {
         self.spill = Some(spill);
         self
     }
 
-    /// Output limits in place of the dialect's. No limit is larger than 4 MiB.
+    /// Overrides the dialect's output limits. No limit exceeds 4 MiB.
     pub fn limits(mut self, limits: LimitSettings) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What is taken for a secret.
+    /// Sets what counts as a secret.
     pub fn redactor(mut self, scrub: Redactor) -> Self {
         self.redactor = scrub;
         self
     }
 
-    /// Tools whose words are taken as ours, by name or alias; `*` stands for any letters.
+    /// Tools whose output is trusted, by name or alias; `*` matches any characters.
     pub fn trust_tools(mut self, names: Vec<String>) -> Self {
         self.untrusted_sources.trusted = names;
         self
     }
 
-    /// Files beneath the roots whose words are a stranger's, as patterns such as `downloads/**`.
+    /// Files beneath the roots with untrusted content, as patterns such as `downloads/**`.
     pub fn untrusted_files(mut self, globs: &[String]) -> Self {
         self.untrusted_sources = self.untrusted_sources.with_files(globs);
         self
     }
 
-    /// Whether commands can reach the network.
+    /// Sets whether commands can reach the network.
     pub fn shell_network(mut self, commands: ShellNetwork) -> Self {
         self.commands = commands;
         self
     }
 
-    /// The engine, or what is wrong with the wishes.
+    /// Builds the engine.
     pub fn build(mut self) -> Result<Engine, BuildError> {
         self.filter.role = self.selected_role()?;
         let mut own: Vec<Arc<RegisteredTool>> = std::mem::take(&mut self.dialect.tools)
@@ -236,7 +236,7 @@ impl EngineBuilder {
     }
 }
 
-/// Which of all tools a session has.
+/// Decides which tools a session offers.
 pub(crate) struct ToolFilter {
     role: Option<Role>,
     only: Option<Vec<String>>,
@@ -258,7 +258,7 @@ impl ToolFilter {
         self.judge_ports(spec.needs)
     }
 
-    /// Whether the session would offer a row that another crate supplies, if it were there.
+    /// Whether the session would offer a row that another crate supplies.
     pub(crate) fn judge_external(&self, row: &ExternalRow) -> Result<(), NotOffered> {
         self.judge_names(&|pattern, purpose| name_matches(pattern, row.name, purpose), true)?;
         self.judge_ports(row.needs)
@@ -285,7 +285,7 @@ impl ToolFilter {
     }
 }
 
-/// A tool from outside, with a schema that compiles.
+/// Registers an external tool and compiles its schema.
 pub(crate) fn compile_external(entry: Entry) -> Result<RegisteredTool, BuildError> {
     let entry = entry.map_spec(|spec| ensure_object_schema(&mut spec.input_schema));
     let schema = CompiledSchema::compile(&entry.spec.input_schema)
@@ -293,7 +293,7 @@ pub(crate) fn compile_external(entry: Entry) -> Result<RegisteredTool, BuildErro
     Ok(RegisteredTool { entry, schema })
 }
 
-/// Puts a tool where the one of the same name is.
+/// Replaces the tool of the same name.
 fn replace_tool(
     own: &mut [Arc<RegisteredTool>],
     added: &mut [Arc<RegisteredTool>],
@@ -305,7 +305,7 @@ fn replace_tool(
     Ok(())
 }
 
-/// Providers want an object at the root of a schema; tools from outside do not always say so.
+/// Providers require an object at the root of a schema; external tools do not always declare it.
 fn ensure_object_schema(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -316,7 +316,7 @@ fn ensure_object_schema(schema: &mut Value) {
     }
 }
 
-/// Whether a pattern that grants something covers a tool.
+/// Whether a granting pattern covers a tool.
 pub(crate) fn grants(pattern: &str, entry: &Entry) -> bool {
     entry.spec.is_covered_by(pattern, PatternPurpose::Grant)
 }

@@ -1,14 +1,14 @@
-//! Making arguments fit their schema where nothing is lost: `"5"` for 5, `filePath` for `file_path`, null for nothing.
+//! Coerces arguments to their schema without loss: `"5"` for 5, `filePath` for `file_path`, null for a missing value.
 
 use helve_contract::closest_names;
 use serde_json::{Map, Number, Value};
 
 use crate::repair::{self, Risk};
 
-/// How deep arguments are looked at.
+/// The maximum depth of arguments that are coerced.
 const MAX_DEPTH: usize = 32;
 
-/// Names that models give to the same thing. Used only for a required parameter that is not there.
+/// Names that models use for the same parameter. Used only if a required parameter is missing.
 const PARAMETER_SYNONYMS: &[&[&str]] = &[
     &["path", "filepath", "filename", "file", "absolutepath", "targetfile", "relativepath", "targetpath"],
     &["command", "cmd", "script", "shellcommand"],
@@ -22,23 +22,23 @@ const PARAMETER_SYNONYMS: &[&[&str]] = &[
     &["directory", "dir", "folder", "dirpath", "path"],
 ];
 
-/// What 0 means in an optional size or limit.
+/// The meaning of 0 for an optional size or limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zero {
-    /// Not set: so the built-in tools read it.
+    /// Unset, as in the built-in tools.
     Unset,
-    /// Whatever the author of the tool says.
+    /// The value 0, as the author of an external tool may need.
     Kept,
 }
 
-/// What was changed so that arguments fit their schema.
+/// The changes made to fit arguments to their schema.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// Every change.
     pub(crate) notes: Vec<String>,
-    /// The changes that the model must know of: a parameter was ignored or taken for another.
+    /// The changes that the model must know: a parameter was ignored or renamed.
     pub(crate) model_notes: Vec<String>,
-    /// Fields that the tool does not have, and that were left out.
+    /// Unknown fields that were dropped.
     pub(crate) unknown: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Coercer<'a> {
         }
     }
 
-    /// Zero for an optional size or limit is as good as leaving it out: a call that wants nothing is not made.
+    /// Drops a zero for an optional size or limit: nobody calls a tool to get nothing.
     fn zeros(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
         let is_unset = |key: &str, value: &Value| {
             value.as_f64() == Some(0.0)
@@ -90,7 +90,7 @@ impl<'a> Coercer<'a> {
         }
     }
 
-    /// Fields that the schema does not know: another spelling of one that it knows, or left out.
+    /// Renames fields that are spelled differently in the schema, and drops unknown ones.
     fn rename_fields(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
         let strange: Vec<String> = map.keys().filter(|key| !fields.contains_key(*key)).cloned().collect();
         let closed = is_closed_schema(schema, fields);
@@ -115,7 +115,7 @@ impl<'a> Coercer<'a> {
         }
     }
 
-    /// Null for a parameter that may be left out is as good as leaving it out.
+    /// Drops null for an optional parameter.
     fn drop_nulls(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
         let empty: Vec<String> = map
             .iter()
@@ -160,7 +160,7 @@ impl<'a> Coercer<'a> {
         }
     }
 
-    /// A value of the wrong type that has an equal of the right one.
+    /// Converts a value of the wrong type if an equal value of the right type exists.
     fn convert(&mut self, schema: &'a Value, wanted: u8, value: &mut Value, path: &dyn Fn() -> String) {
         let new = match &*value {
             Value::String(text) => self.root.parse_as(schema, wanted, text),
@@ -178,7 +178,7 @@ impl<'a> Coercer<'a> {
         }
     }
 
-    /// One of a fixed list of words, in another case.
+    /// Corrects the case of an enum value.
     fn fix_enum_case(&mut self, schema: &Value, text: &mut String, path: &dyn Fn() -> String) {
         let Some(words) = schema.get("enum").and_then(Value::as_array) else { return };
         if words.iter().any(|word| word.as_str() == Some(text)) {
@@ -197,7 +197,7 @@ impl<'a> Coercer<'a> {
         }
     }
 
-    /// A note that the model gets too.
+    /// Adds a note that the model also gets.
     fn tell(&mut self, text: String) {
         if self.changes.model_notes.len() < 32 {
             self.changes.model_notes.push(text.clone());
@@ -206,7 +206,7 @@ impl<'a> Coercer<'a> {
     }
 }
 
-/// The whole schema, for what refers to it.
+/// The whole schema, to resolve references.
 #[derive(Clone, Copy)]
 struct SchemaRoot<'a>(&'a Value);
 
@@ -251,7 +251,7 @@ impl<'a> SchemaRoot<'a> {
             .is_some_and(|each| self.accepted_types(self.resolve_refs(each), 0) & value_type_mask(value) != 0)
     }
 
-    /// The one branch of alternatives that takes this kind of value; the schema itself where there are none.
+    /// The one alternative that accepts this type of value; the schema itself without alternatives.
     fn matching_branch(self, schema: &'a Value, kind: u8) -> &'a Value {
         let Some(branches) = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word)?.as_array()) else {
             return schema;
@@ -274,7 +274,7 @@ impl<'a> SchemaRoot<'a> {
         schema
     }
 
-    /// The kinds of value that a schema takes; all of them where it does not say.
+    /// The types that a schema accepts; all if it names none.
     fn accepted_types(self, schema: &'a Value, depth: usize) -> u8 {
         let schema = self.resolve_refs(schema);
         if depth > 8 {
@@ -339,12 +339,12 @@ fn value_type_mask(value: &Value) -> u8 {
     }
 }
 
-/// A number without a fraction, as far as a float holds it exactly.
+/// A number without a fraction, if a float represents it exactly.
 fn exact_integer(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
-/// Whether a schema names every field that there is.
+/// Whether a schema lists all permitted fields.
 fn is_closed_schema(schema: &Value, fields: &Map<String, Value>) -> bool {
     const OPEN_KEYWORDS: [&str; 7] =
         ["patternProperties", "anyOf", "oneOf", "allOf", "if", "$ref", "unevaluatedProperties"];
@@ -357,7 +357,7 @@ fn is_required(schema: &Value, field: &str) -> bool {
     schema.get("required").and_then(Value::as_array).is_some_and(|all| all.iter().any(|it| it.as_str() == Some(field)))
 }
 
-/// Whether a parameter says how much or how long: `limit`, `max_results`, `timeout_ms`, `head_limit`, `topK`.
+/// Whether a parameter is a size or duration: `limit`, `max_results`, `timeout_ms`, `head_limit`, `topK`.
 fn is_size(name: &str) -> bool {
     const SIZES: [&str; 16] = [
         "limit", "lines", "timeout", "max", "count", "size", "bytes", "chars", "results", "turns", "seconds", "secs",
@@ -376,18 +376,18 @@ fn is_size(name: &str) -> bool {
         was_lower = it.is_ascii_lowercase();
     }
     words.retain(|it| !it.is_empty());
-    // `min_score` is a threshold, and 0 is one; whoever may spend nothing must not get the default budget.
+    // 0 is a valid threshold in `min_score`, and a budget of 0 must not become the default budget.
     let keeps_zero = words.iter().any(|it| ["min", "cost", "budget"].contains(&it.as_str()));
     !keeps_zero && (words == ["top", "k"] || words.iter().any(|it| SIZES.contains(&it.as_str())))
 }
 
-/// Whether 0 is less than a number may be.
+/// Whether 0 is below the minimum of a number.
 fn is_below_minimum(schema: &Value) -> bool {
     let bound = |word: &str| schema.get(word).and_then(Value::as_f64);
     bound("minimum").is_some_and(|it| it > 0.0) || bound("exclusiveMinimum").is_some_and(|it| it >= 0.0)
 }
 
-/// The required field that is missing and that this name means elsewhere, if no other name could mean it too.
+/// The missing required field for which this name is a synonym, if no other field fits.
 fn synonym<'s>(
     schema: &Value,
     fields: &'s Map<String, Value>,
@@ -406,7 +406,7 @@ fn synonym<'s>(
     single(strange.iter().filter(|other| alike(field, other))).map(|_| field)
 }
 
-/// The one thing there is, if there is just one.
+/// The only item of an iterator, if there is exactly one.
 fn single<T>(mut things: impl Iterator<Item = T>) -> Option<T> {
     let first = things.next()?;
     things.next().is_none().then_some(first)

@@ -1,4 +1,4 @@
-//! A dialect: a table of tools, and how their model is spoken to.
+//! `Dialect`: a table of tools with its roles, limits and message templates.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -7,28 +7,28 @@ use helve_contract::{
 };
 use serde_json::Value;
 
-/// Everything that makes one dialect: what the model calls, how it writes paths, how it is answered.
+/// A dialect: its tools, its path style, its limits and its message templates.
 #[derive(Clone)]
 pub struct Dialect {
     /// Its name: `claude`.
     pub name: &'static str,
-    /// One line about it, for people.
+    /// A description in one line.
     pub description: &'static str,
     /// The tools, in the order in which the model sees them.
     pub tools: Vec<Entry>,
-    /// Rows that another crate supplies while the program runs, such as tools over the resources of MCP servers.
+    /// Rows that another crate supplies at run time, such as tools for MCP resources.
     pub external: &'static [ExternalRow],
-    /// The named sets of tools that a session can choose from: the seed's roles or presets.
+    /// The named subsets of tools that a session can select: the seed's roles or presets.
     pub roles: &'static [Role],
-    /// The role when none is chosen; `None` gives every tool.
+    /// The default role; `None` offers every tool.
     pub default_role: Option<&'static str>,
     /// How its model writes paths.
     pub path_style: PathStyle,
-    /// What fits into a reply, by tool.
+    /// The output limits for each tool.
     pub limits: OutputLimits,
-    /// How it is told of errors, cuts and the like.
+    /// The templates for errors, truncation notices and similar texts.
     pub templates: MessageTemplates,
-    /// What is asked before a call, when nothing else is configured.
+    /// The default approval mode.
     pub mode: crate::Mode,
 }
 
@@ -40,44 +40,43 @@ impl Dialect {
     }
 }
 
-/// A named set of tools: a seed's role or preset.
+/// A named subset of tools: a seed's role or preset.
 #[derive(Clone, Copy, Debug)]
 pub struct Role {
     /// Its name: `readonly`, `captain`.
     pub name: &'static str,
-    /// The tools it has, by name; `["*"]` is all of them.
+    /// Its tools by name; `["*"]` means all.
     pub tools: &'static [&'static str],
-    /// Whether tools of plugins, modules and MCP servers belong to it too.
+    /// Whether it includes tools of plugins, modules and MCP servers.
     pub imports: bool,
 }
 
-/// A row of a dialect's table whose tool is built outside of the dialect.
+/// A row of a dialect whose tool another crate builds.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalRow {
     /// The name that the model calls.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description in one line.
     pub about: &'static str,
     /// The ports that it needs.
     pub needs: PortSet,
 }
 
-/// What fits into a reply.
+/// The output limits of a dialect.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputLimits {
-    /// For every tool that is not named below.
+    /// The default limit.
     pub general: Limit,
-    /// For single tools, by name.
+    /// Limits of single tools, by name.
     pub by_tool: &'static [(&'static str, Limit)],
-    /// Tools that return pages and say how to read the next one. Their limit only has to hold a page, and settings do
+    /// Tools that return pages and say how to read the next one. Their limit only has to fit a page, and settings do
     /// not change it.
     pub paged: &'static [&'static str],
-    /// The ranges of optional numbers. A number outside of its range is replaced by the nearest one inside, and the model
-    /// gets a note.
+    /// The ranges of optional numbers. The engine clamps a number to its range, and the model gets a note.
     pub ranges: &'static [ParameterRange],
 }
 
-/// The range of a number that a call may send.
+/// The permitted range of a numeric parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct ParameterRange {
     /// The tool, by name.
@@ -91,14 +90,14 @@ pub struct ParameterRange {
 }
 
 impl ParameterRange {
-    /// Replaces a number outside of the range. The note for the model says what was used instead.
+    /// Clamps a number to the range. Returns the note for the model.
     pub(crate) fn apply(&self, args: &mut Value) -> Option<String> {
         let Self { parameter, min, max, .. } = *self;
         let value = args.get_mut(parameter)?;
         let number = value.as_f64()?;
         let (used, what) = match number {
             _ if number > f64::from(max) => (max, "most"),
-            // A negative size is a mistake, which the schema refuses.
+            // The schema refuses a negative size.
             _ if number >= 0.0 && number < f64::from(min) => (min, "least"),
             _ => return None,
         };
@@ -141,43 +140,43 @@ impl LimitSettings {
     }
 }
 
-/// How a dialect words what the engine says.
+/// The texts in which a dialect reports engine messages.
 #[derive(Clone, Copy)]
 pub struct MessageTemplates {
-    /// An error of any kind, for the model, without the prefix; `tool` is the name it called.
+    /// Renders an error for the model, without the prefix; `tool` is the called name.
     pub error: fn(tool: &str, error: &Error) -> Reply,
-    /// What the text of every failed call begins with, whoever wrote the text. JSON replies have no prefix.
+    /// The prefix of every failed call's text. JSON replies have no prefix.
     pub error_prefix: &'static str,
-    /// The line that tells of a cut. It stands after the text that was kept.
+    /// Renders the truncation notice, which follows the kept text.
     pub notice: fn(&TruncationNotice) -> String,
-    /// What a call says that was cancelled.
+    /// The text of a cancelled call.
     pub cancelled: &'static str,
 }
 
-/// What there is to say about a cut.
+/// The data of a truncation notice.
 #[derive(Clone, Debug)]
 pub struct TruncationNotice {
-    /// What the whole was.
+    /// The original size.
     pub truncation: Truncation,
-    /// How much was kept, in `unit`; `None` where the text shows the output in another form.
+    /// The kept size, in `unit`; `None` if the text shows the output in another form.
     pub kept_size: Option<u64>,
-    /// The size of the whole, in `unit`.
+    /// The original size, in `unit`.
     pub total: u64,
-    /// The unit of the limit; bytes where nothing else is known of the whole.
+    /// The unit of the limit; bytes if only the byte size is known.
     pub unit: SizeUnit,
-    /// Whether the size or the number of lines was too large; `None` where the tool itself left something out.
+    /// Which limit was exceeded; `None` if the tool itself omitted something.
     pub by: Option<TruncatedBy>,
     /// Which end was kept.
     pub side: TruncateSide,
-    /// The limit that cut it.
+    /// The limit that truncated the text.
     pub limit: Limit,
-    /// The file with the whole, as the model can name it.
+    /// The spill file, as the model can name it.
     pub file: Option<PathBuf>,
 }
 
 impl TruncationNotice {
-    /// Which part of the whole is shown: `the first 10 of 200 bytes`, or `the beginning of 200 bytes`. Numbers are
-    /// formatted by `number`.
+    /// Describes the shown part: `the first 10 of 200 bytes`, or `the beginning of 200 bytes`. `number` formats
+    /// numbers.
     #[must_use]
     pub fn part(&self, number: fn(u64) -> String) -> String {
         let (total, unit) = (number(self.total), self.unit);

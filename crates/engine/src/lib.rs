@@ -1,7 +1,7 @@
-//! The one door: every call of every tool goes through [`Engine::run`].
+//! The engine: every call of every tool goes through [`Engine::run`].
 //!
-//! A call is looked up, its arguments are mended and checked, the gate is asked, the tool runs against the clock, the
-//! answer is scrubbed, bounded and recorded. Whatever happens, a [`Reply`] comes back that the model can act on.
+//! The engine looks up the tool, repairs and validates the arguments, asks the gate, and runs the tool with a timeout.
+//! Then it redacts, truncates and records the result. The model always gets a [`Reply`] that it can act on.
 
 mod batch;
 mod builder;
@@ -56,10 +56,10 @@ use prepare::PreparedCall;
 use strangers::UntrustedSources;
 use table::ToolRegistry;
 
-/// A dialect's tools behind one door. Made once, shared behind an `Arc`.
+/// The tools of a dialect behind [`Engine::run`]. Create it once and share it in an `Arc`.
 pub struct Engine {
     dialect: Dialect,
-    /// The dialect's own tools, which stay.
+    /// The tools of the dialect, which never change.
     builtin_tools: Vec<Arc<RegisteredTool>>,
     filter: ToolFilter,
     registry: watch::Sender<Arc<ToolRegistry>>,
@@ -76,12 +76,12 @@ pub struct Engine {
 pub struct ToolChanges(watch::Receiver<Arc<ToolRegistry>>);
 
 impl ToolChanges {
-    /// Waits until the tools are others than when this was last asked; `false` if the engine is gone.
+    /// Waits until the tools have changed since the last check; `false` if the engine is gone.
     pub async fn changed(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }
 
-    /// Whether the tools are others than when this was last asked, without waiting.
+    /// Whether the tools have changed since the last check, without waiting.
     pub fn has_changed(&mut self) -> bool {
         let any = self.0.has_changed().unwrap_or(false);
         if any {
@@ -91,10 +91,10 @@ impl ToolChanges {
     }
 }
 
-/// The arguments of a call: as they came from a model's stream, or already parsed.
+/// The arguments of a call: text from a model's stream, or a parsed value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallArgs {
-    /// JSON, or what a model took for it.
+    /// JSON, possibly invalid.
     Text(String),
     /// A value.
     Value(Value),
@@ -119,27 +119,27 @@ impl From<Value> for CallArgs {
 }
 
 impl Engine {
-    /// Begins an engine for a dialect.
+    /// Starts to build an engine for a dialect.
     pub fn builder(dialect: Dialect) -> EngineBuilder {
         EngineBuilder::new(dialect)
     }
 
-    /// The dialect it speaks.
+    /// Its dialect.
     pub fn dialect(&self) -> &Dialect {
         &self.dialect
     }
 
-    /// What it writes about its calls; others may write to the same log.
+    /// The event log of its calls; others may write to the same log.
     pub fn events(&self) -> &EventLog {
         &self.events
     }
 
-    /// The project scripts that its allow rules hold for; the gate of a sub-agent takes them over.
+    /// The project scripts that its allow rules apply to; the gate of a sub-agent uses the same.
     pub fn script_snapshot(&self) -> &ScriptSnapshot {
         self.gate.script_snapshot()
     }
 
-    /// What is asked before a call, and the switch that changes it.
+    /// The switch of the approval mode.
     pub fn mode(&self) -> &ModeSwitch {
         self.gate.mode()
     }
@@ -149,18 +149,18 @@ impl Engine {
         self.registry().specs().cloned().collect::<Vec<_>>().into_iter()
     }
 
-    /// The tool of this name or alias, if this session has it.
+    /// The tool with this name or alias, if this session has it.
     pub fn get(&self, name: &str) -> Option<Entry> {
         self.registry().find_exact(name).map(|slot| slot.entry.clone())
     }
 
-    /// The tool that a call of this name would run, in any spelling that a call may use.
+    /// The tool that a call with this name would run, in any accepted spelling.
     pub fn find(&self, name: &str) -> Option<Entry> {
         self.registry().find(name).map(|slot| slot.entry.clone())
     }
 
-    /// These tools from outside in place of all that there were, by the same role and wishes. Calls under way go on with
-    /// what they began with. Answers whether a model sees a difference; if so, [`Engine::tool_changes`] tells it.
+    /// Replaces all external tools, with the same role and filters. Running calls keep their tools. Returns whether the
+    /// model sees a difference; if so, it also notifies [`Engine::tool_changes`].
     pub fn replace_external_tools(&self, entries: Vec<Entry>) -> Result<bool, BuildError> {
         let table =
             Arc::new(ToolRegistry::with_external(&self.builtin_tools, entries, self.dialect.external, &self.filter)?);
@@ -172,7 +172,7 @@ impl Engine {
         Ok(news)
     }
 
-    /// Tells when the tools change.
+    /// Notifies when the tools change.
     pub fn tool_changes(&self) -> ToolChanges {
         ToolChanges(self.registry.subscribe())
     }
@@ -182,7 +182,7 @@ impl Engine {
         self.registry.borrow().clone()
     }
 
-    /// Runs one call, from the model's words to the words for the model.
+    /// Runs one call: from the model's arguments to the reply.
     pub async fn run(&self, name: &str, args: impl Into<CallArgs>, call: Call) -> Reply {
         let table = self.registry();
         let mut ready = table.prepare(name, args.into(), self.dialect.limits.ranges);
@@ -240,7 +240,7 @@ impl Engine {
         reply
     }
 
-    /// Puts the dialect's prefix before the text of a failed reply, once.
+    /// Adds the dialect's prefix to the text of a failed reply, once.
     fn prefix_error(&self, reply: &mut Reply) {
         let prefix = self.dialect.templates.error_prefix;
         if reply.is_error && reply.format == ReplyFormat::Text && !reply.text.starts_with(prefix.trim_end()) {
@@ -248,7 +248,7 @@ impl Engine {
         }
     }
 
-    /// Past the gate and through the tool, unless the caller gives up first. A panic in a tool ends here.
+    /// Asks the gate and runs the tool, unless the caller cancels. Catches panics of the tool.
     async fn execute(&self, ready: PreparedCall<'_>, call: &Call) -> Result<(Reply, Option<Fence>), Failure> {
         let (slot, args) = ready.into_valid()?;
         call.check_cancelled()?;
@@ -263,7 +263,7 @@ impl Engine {
             }
             Ok(tokio::time::timeout(spec.timeout, work).await.unwrap_or(Err(Error::Timeout(spec.timeout)))?)
         });
-        // What is done at once need not know how to be given up.
+        // A tool that completes at once needs no cancellation.
         let done = tokio::select! {
             biased;
             done = work.catch_unwind() => done.unwrap_or_else(|panic| Err(panic_error(&*panic).into())),
@@ -278,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a call that would carry a registered secret out of the machine, in every mode, and records the attempt.
+    /// Refuses a call that would send a registered secret out of the machine, in every mode, and records the attempt.
     fn check_egress(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
         let Err((error, what)) = self.refuse_secrets(spec, args) else { return Ok(()) };
         let leak = SecretLeak {
@@ -292,7 +292,7 @@ impl Engine {
         Err(error)
     }
 
-    /// Whether a call would carry a known secret out of the machine: the refusal, and what it found.
+    /// Whether a call would send a registered secret out: the refusal, and what was found.
     fn refuse_secrets(&self, spec: &Spec, args: &Value) -> Result<(), (Error, String)> {
         let online = self.shell_network == ShellNetwork::Online && spec.effects.contains(Effects::EXECUTES);
         if !online && ![Effects::NETWORK, Effects::SENDS].iter().any(|effect| spec.effects.contains(*effect)) {
@@ -306,7 +306,7 @@ impl Engine {
         Err((error, what))
     }
 
-    /// An error in the dialect's words. What only the operator can mend goes into the notes, not to the model.
+    /// Renders an error in this dialect. Internal errors go to the notes, not to the model.
     fn render_error(&self, name: &str, error: Error, notes: &mut Vec<String>) -> Reply {
         let error = match error {
             Error::Cancelled => return Reply::error(self.dialect.templates.cancelled),
@@ -322,7 +322,7 @@ impl Engine {
     }
 }
 
-/// The call with the part of the workspace that the tool's profile allows.
+/// The call with the workspace narrowed to the tool's profile.
 fn confined(call: &Call, spec: &Spec) -> Call {
     let mut call = call.clone();
     if let Some(profile) = spec.profile {
@@ -331,10 +331,10 @@ fn confined(call: &Call, spec: &Spec) -> Call {
     call
 }
 
-/// Why a call has no reply of its tool.
+/// Why a call has no reply from its tool.
 struct Failure {
     error: Error,
-    /// Set where the gate refused the call.
+    /// Set if the gate refused the call.
     refusal: Option<Refusal>,
 }
 
@@ -346,16 +346,16 @@ impl From<Error> for Failure {
 
 impl From<gate::Refused> for Failure {
     fn from(refused: gate::Refused) -> Self {
-        // A caller that gave up while the question was open was not refused.
+        // A call that was cancelled while its prompt was open was not refused.
         let refusal = (!matches!(refused.error, Error::Cancelled)).then_some(refused.why);
         Self { error: refused.error, refusal }
     }
 }
 
-/// How long a tool that keeps its own clock has to end by itself when its caller gives up.
+/// How long a tool with its own timeout has to finish after a cancellation.
 const CANCEL_GRACE: Duration = Duration::from_secs(3);
 
-/// Waits until the caller gives up. A tool that keeps its own clock then ends what it started, and tells what it had.
+/// Waits for cancellation. A tool with its own timeout then gets time to stop its work and report it.
 async fn wait_cancelled(call: &Call, spec: &Spec) {
     call.cancel.cancelled().await;
     if spec.timeout == Duration::MAX {

@@ -1,4 +1,4 @@
-//! Bounding what goes to the model, and saying what was left out.
+//! Truncates replies and adds truncation notices.
 
 use std::{
     borrow::Cow,
@@ -13,33 +13,33 @@ use serde_json::{Map, Value};
 
 use crate::{MessageTemplates, Spill, TruncationNotice, unseen};
 
-/// No text is longer than this, whatever a dialect allows.
+/// The maximum size of a text in every dialect.
 const MAX_TEXT_BYTES: usize = 4 << 20;
-/// All pictures of a reply together.
+/// The maximum size of all images of a reply together.
 const MAX_MEDIA_BYTES: usize = 20 << 20;
-/// Remarks: how many, and how long each.
+/// The maximum number and length of remarks.
 const MAX_NOTES: (usize, usize) = (40, 500);
 
-/// What stands before or after a text and is not truncated with it, at most.
+/// The maximum size of the parts before and after a text, which are not truncated with it.
 const MAX_FRAME: usize = 8 << 10;
 
-/// Where the whole of a cut reply is kept, and for whom it is named.
+/// Where the full text of a truncated reply is saved, and how it is named.
 #[derive(Clone, Copy)]
 pub(crate) struct SpillContext<'a> {
-    /// The folder.
+    /// The directory for spill files.
     pub(crate) spill: &'a Spill,
-    /// The session's roots: a file beneath one is named as its model knows it.
+    /// The session's roots: a file beneath one gets the path that its model uses.
     pub(crate) workspace: &'a Workspace,
-    /// The text as it came, where it is shown otherwise.
+    /// The original text, if the reply shows it in another form.
     pub(crate) raw: Option<&'a str>,
 }
 
-/// The lines before and after untrusted text. They are added once the text is truncated.
+/// The markers around untrusted text. They are added after truncation.
 type Marks = [String; 2];
 
-/// Bounds a reply and puts its parts together. The whole text goes into a file first, where there is a place for it.
+/// Truncates a reply and joins its parts. Saves the whole text to a file first, if there is a directory for it.
 ///
-/// The limit is the one that the call asked for, or else the dialect's; never more than `most`.
+/// The limit is the call's, else the dialect's, and never above `most`.
 pub(crate) fn truncate_reply(
     reply: &mut Reply,
     (limit, most): (Limit, Option<Limit>),
@@ -81,14 +81,14 @@ fn truncate_text(
     } else {
         let by = part.by;
         let body = part.text.strip_suffix('\n').unwrap_or(part.text).to_owned();
-        // Sizes are those of the output, not of the text in which its invisible characters are escaped.
+        // Sizes refer to the original output, not to the text with escaped characters.
         let raw = spill.and_then(|it| it.raw).unwrap_or(&reply.text);
         let shown = match reply.truncate_side {
             TruncateSide::KeepHead => &raw[..unseen::raw_offset(raw, body.len())],
             TruncateSide::KeepTail => &raw[unseen::raw_offset(raw, reply.text.len() - part.text.len())..],
         };
         let is_whole = reply.truncation.is_none() && reply.source_bytes.is_none();
-        // What the tool left out itself is known in bytes only.
+        // For parts that the tool omitted itself, only the byte size is known.
         let unit = if is_whole { limit.unit } else { SizeUnit::Bytes };
         let cut = whole_size(reply, raw);
         let total = if is_whole { unit.measure(raw) as u64 } else { cut.bytes };
@@ -120,13 +120,13 @@ fn truncate_text(
     (reply.before, reply.after) = (String::new(), String::new());
 }
 
-/// The size of the whole output: what the tool says of it, or else that of its text.
+/// The size of the whole output: from the tool, else of its text.
 fn whole_size(reply: &Reply, text: &str) -> Truncation {
     let cut = reply.truncation.unwrap_or(Truncation::of(text));
     Truncation { bytes: reply.source_bytes.unwrap_or(cut.bytes), ..cut }
 }
 
-/// Writes the text that goes beside the reply to a file, and names it below the reply.
+/// Saves `Reply::saved` to a file and names the file in the reply.
 fn save_beside(reply: &mut Reply, spill: Option<SpillContext<'_>>) {
     let (Some(SavedText { what, text }), Some(SpillContext { spill, workspace, .. })) = (reply.saved.take(), spill)
     else {
@@ -138,7 +138,7 @@ fn save_beside(reply: &mut Reply, spill: Option<SpillContext<'_>>) {
     }
 }
 
-/// Records that the file which the tool wrote holds untrusted text.
+/// Records that the file written by the tool contains untrusted text.
 fn record_origin(reply: &mut Reply, spill: Option<SpillContext<'_>>) {
     if let (Some(file), Some(origin), Some(SpillContext { spill, .. })) = (&reply.spill_file, &reply.origin, spill)
         && let Err(error) = spill.record_origin(Path::new(file), &origin.name)
@@ -190,7 +190,7 @@ fn truncate_json(reply: &mut Reply, limit: Limit, words: &MessageTemplates, spil
             file: file.clone(),
         })
     };
-    // The notice stands inside the data, so its room comes off the limit.
+    // The notice is inside the data, so its size counts against the limit.
     let room = limit.size.saturating_sub(notice(limit.size).len() + 64).max(128);
     let asked = longest.zip(asked);
     let mut smaller = smaller_than(&data, Limit { size: room, ..limit }, reply.truncate_side, asked);
@@ -214,8 +214,8 @@ fn longest_string(value: &Value) -> Option<&str> {
     }
 }
 
-/// The file with the whole text: the tool's own, or one that is written now. A tool that left something out itself and
-/// has no file leaves nothing that could be called whole.
+/// The file with the whole text: the tool's, or a new one. A tool that omitted something and has no file has no whole
+/// text to save.
 fn spill_path(reply: &mut Reply, marks: Option<&Marks>, spill: Option<SpillContext<'_>>) -> Option<PathBuf> {
     if reply.spill_file.is_none()
         && reply.truncation.is_none()
@@ -239,7 +239,7 @@ pub(crate) fn fits_json(value: &Value, bytes: usize) -> bool {
     serde_json::to_writer(LimitedWriter { left: bytes }, value).is_ok()
 }
 
-/// Takes so many bytes and no more.
+/// A writer that fails after a number of bytes.
 struct LimitedWriter {
     left: usize,
 }
@@ -260,12 +260,12 @@ pub(crate) fn truncate_str(text: &str, bytes: usize, keep: TruncateSide) -> Cow<
     if text.len() <= bytes { text.into() } else { shorten_text(text, Limit::bytes(bytes), keep).into() }
 }
 
-/// The value with its longest texts shortened, until its JSON has at most so many bytes; then with shorter lists.
+/// Shortens the longest texts of a value until its JSON fits, then its lists.
 pub(crate) fn shrink_value(value: &Value, bytes: usize, keep: TruncateSide) -> Value {
     smaller_than(value, Limit::bytes(bytes), keep, None)
 }
 
-/// The same for a limit in any unit. The text in `asked` has a limit of its own: it is cut once, to the smaller one.
+/// The same for a limit in any unit. The text in `asked` has its own limit and is truncated once, to the smaller one.
 fn smaller_than(value: &Value, limit: Limit, keep: TruncateSide, asked: Option<(&str, Limit)>) -> Value {
     let is_small = |value: &Value| match limit.unit {
         SizeUnit::Bytes => fits_json(value, limit.size),
@@ -297,7 +297,7 @@ fn smaller_than(value: &Value, limit: Limit, keep: TruncateSide, asked: Option<(
 
 const OMITTED_SUFFIX: &str = " bytes left out]";
 
-/// A part of a text within a limit, and how much is left out.
+/// The part of a text within a limit, with the omitted size.
 fn shorten_text(text: &str, limit: Limit, keep: TruncateSide) -> String {
     with_mark(text, truncate(text, limit, keep).text, keep)
 }
@@ -307,11 +307,11 @@ fn with_mark(text: &str, part: &str, keep: TruncateSide) -> String {
     if keep == TruncateSide::KeepHead { format!("{part}…{mark}") } else { format!("{mark}…{part}") }
 }
 
-/// How the texts and lists of a value are shortened.
+/// How to shorten the texts and lists of a value.
 struct Shortening<'a> {
-    /// Bytes of a text.
+    /// The maximum bytes of a text.
     longest: usize,
-    /// Items of a list.
+    /// The maximum items of a list.
     items: usize,
     keep: TruncateSide,
     asked: Option<(&'a str, Limit)>,
@@ -342,7 +342,7 @@ impl Shortening<'_> {
     }
 }
 
-/// Puts the notice beside the first text that was shortened.
+/// Inserts the notice next to the first shortened text.
 fn insert_notice(value: &mut Value, notice: &str) -> bool {
     match value {
         Value::String(text) if text.ends_with(OMITTED_SUFFIX) => {

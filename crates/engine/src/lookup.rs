@@ -1,4 +1,4 @@
-//! From the name that a model wrote to the tool it meant.
+//! Looks up the tool for a name that the model wrote.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use crate::{BuildError, Engine, NotOffered, ToolStatus, table::ToolRegistry};
 pub(crate) struct NameIndex {
     /// Names and aliases as they are written.
     exact: HashMap<String, usize>,
-    /// The same with `_` for `-`, and names for rules; `None` where two tools would be meant.
+    /// With `_` for `-`, and rule names; `None` if ambiguous.
     underscored: HashMap<String, Option<usize>>,
-    /// The same without case, `-` and `_`; `None` where two tools would be meant.
+    /// Without case, `-` and `_`; `None` if ambiguous.
     normalized: HashMap<String, Option<usize>>,
 }
 
 impl NameIndex {
-    /// The names of these tools. Two of the same name are an error.
+    /// Indexes these tools. Duplicate names are an error.
     pub(crate) fn new<'a>(specs: impl Iterator<Item = &'a Spec>) -> Result<Self, BuildError> {
         let mut names = Self { exact: HashMap::new(), underscored: HashMap::new(), normalized: HashMap::new() };
         let mut for_rules: HashMap<&str, Option<usize>> = HashMap::new();
@@ -47,7 +47,7 @@ impl NameIndex {
         self.exact.get(name).copied()
     }
 
-    /// A name in any spelling: case, `-` and `_` aside, and without a `functions.` before it.
+    /// Looks up a name without regard to case, `-`, `_` and a `functions.` prefix.
     pub(crate) fn find_normalized(&self, name: &str) -> Option<usize> {
         let spelt = |name: &str| {
             let folded = || self.normalized.get(&normalize_name(name)).copied().flatten();
@@ -61,12 +61,12 @@ impl NameIndex {
     }
 }
 
-/// Records what a spelling means; one that means two tools means none.
+/// Records a spelling; an ambiguous one becomes `None`.
 fn record<K: Eq + std::hash::Hash>(names: &mut HashMap<K, Option<usize>>, name: K, at: usize) {
     names.entry(name).and_modify(|old| *old = old.filter(|old| *old == at)).or_insert(Some(at));
 }
 
-/// What providers accept as a tool's name.
+/// Whether providers accept this tool name.
 fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-'))
 }
@@ -75,7 +75,7 @@ fn normalize_name(name: &str) -> String {
     name.chars().filter(|it| !matches!(it, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
-/// What tools elsewhere are called, by what they do. The first word says it to the model.
+/// Common tool names of other agents, grouped by purpose. The first field describes the purpose to the model.
 const COMMON_TOOL_NAMES: &[(&str, &[&str])] = &[
     (
         "run commands",
@@ -218,7 +218,7 @@ const COMMON_TOOL_NAMES: &[(&str, &[&str])] = &[
 ];
 
 impl Engine {
-    /// The tool that a name means, in any spelling that `run` takes, or what to call instead.
+    /// The tool with this name, in any spelling that `run` accepts, or what to call instead.
     pub fn look_up(&self, name: &str) -> Result<Entry> {
         let table = self.registry();
         table.find(name).map(|slot| slot.entry.clone()).ok_or_else(|| table.unknown_tool_error(name))
@@ -226,7 +226,7 @@ impl Engine {
 }
 
 impl ToolRegistry {
-    /// What to say about a name that means no tool: the name, and what to call instead.
+    /// The error for an unknown name, with what to call instead.
     pub(crate) fn unknown_tool_error(&self, name: &str) -> Error {
         let shown = display_name(name);
         let hint = if let Some(reason) = self.withheld(name) {
@@ -243,7 +243,7 @@ impl ToolRegistry {
         Error::UnknownTool(format!("{shown}. {hint}"))
     }
 
-    /// Why a row of the dialect or an imported tool of this name or alias is not offered.
+    /// Why a row or an imported tool with this name or alias is not offered.
     fn withheld(&self, name: &str) -> Option<NotOffered> {
         let name = normalize_name(name);
         let is_meant = |status: &&ToolStatus| {
@@ -253,7 +253,7 @@ impl ToolRegistry {
         self.statuses().iter().find(is_meant).and_then(|status| status.offered.err())
     }
 
-    /// What a name from elsewhere does, and the tools here that do it.
+    /// The purpose of a name from other agents, and the tools here with this purpose.
     fn equivalent_tools(&self, folded: &str) -> Option<(&'static str, String)> {
         let (deed, words) = COMMON_TOOL_NAMES.iter().find(|(_, words)| words.contains(&folded))?;
         let does = |spec: &Spec| {
@@ -285,7 +285,7 @@ fn join_with_or(names: &[&str]) -> String {
     names.join(" or ")
 }
 
-/// A name for reading: short, and without control characters.
+/// A name for display: short, without control characters.
 fn display_name(name: &str) -> String {
     let plain: String = name.chars().take(64).map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect();
     if plain.trim().is_empty() { "(no name)".into() } else { plain }

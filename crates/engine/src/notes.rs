@@ -1,16 +1,16 @@
-//! Notes for the model: what became of its arguments, in a form that fits the reply.
+//! Notes for the model about its arguments, in a form that fits the reply.
 
 use helve_contract::{Reply, ReplyFormat};
 use serde_json::Value;
 
 use crate::strangers::allows_extra_field;
 
-/// The most notes of one reply, and the longest of them in bytes.
+/// The maximum number and length of notes in one reply.
 const MAX_NOTES: usize = 8;
 const MAX_NOTE_LEN: usize = 400;
 
-/// Moves the notes for the model into a field `notes` of a JSON object, so that the reply stays valid JSON. In all other
-/// replies they stay where they are, within bounds.
+/// Moves the notes for the model into a field `notes` of a JSON object, so that the reply stays valid JSON. Other
+/// replies keep them separate.
 pub(crate) fn into_data(reply: &mut Reply, output: Option<&Value>) {
     reply.model_notes.truncate(MAX_NOTES);
     for note in &mut reply.model_notes {

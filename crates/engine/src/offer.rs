@@ -1,4 +1,4 @@
-//! Which tools a session offers, and why it does not offer the others. Open it to add a reason.
+//! Which tools a session offers, and why it does not offer others. Open it to add a reason.
 
 use std::{fmt, sync::Arc};
 
@@ -55,10 +55,10 @@ pub struct ToolStatus {
     pub offered: Result<(), NotOffered>,
 }
 
-/// Whether a call would run, as far as that is known before anybody is asked.
+/// What would happen to a call, as far as known without a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It would run without a question.
+    /// It would run without approval.
     Allowed,
     /// The user would be asked first.
     Asked {
@@ -67,7 +67,7 @@ pub enum Decision {
     },
     /// It would be refused.
     Denied {
-        /// Why, in the words that the model would get.
+        /// The reason that the model would get.
         why: String,
     },
 }
@@ -84,10 +84,10 @@ impl Engine {
         self.registry().find_exact(name).is_some()
     }
 
-    /// Whether a call would run, be asked about, or be refused. Nobody is asked, nothing runs and nothing is recorded.
+    /// Whether a call would run, need approval, or be refused. Asks nobody, runs nothing and records nothing.
     ///
-    /// A call that the user already allowed for the session is [`Decision::Allow`]. The answer can change until the
-    /// call is made: rules stay, but modes, earlier answers and untrusted content do not.
+    /// A call that the user already allowed for the session is [`Decision::Allowed`]. The result can change before the
+    /// call: modes, earlier approvals and untrusted content are not fixed.
     pub fn decide(&self, name: &str, args: impl Into<CallArgs>, call: &Call) -> Decision {
         let table = self.registry();
         let decided =
@@ -103,9 +103,9 @@ impl Engine {
         }
     }
 
-    /// What would happen to a call, which rule decides, and why. Nobody is asked, nothing runs and nothing is recorded.
+    /// What would happen to a call, which rule decides, and why. Asks nobody, runs nothing and records nothing.
     ///
-    /// Unlike [`decide`](Self::decide) it does not count earlier answers, and assumes that somebody can be asked.
+    /// Unlike [`decide`](Self::decide) it ignores earlier approvals and assumes that an approver exists.
     pub async fn explain(&self, name: &str, args: impl Into<CallArgs>, call: &Call) -> Explanation {
         let mode = self.gate.mode().get();
         let table = self.registry();

@@ -1,13 +1,13 @@
-//! What no tool may write: names that make programs run commands, or that say what the agent may do.
+//! Protected paths: files that make programs run commands, or that define what the agent may do.
 
 use helve_contract::{Access, PathGlob, PathRule};
 
-/// Names that tools may not write, at the top of a root and in every folder beneath it. What lies inside is covered too.
+/// Names that tools may not write, at the top of a root and in every directory beneath it, including their content.
 ///
-/// `.npmrc`, `.gitignore`, `package.json` and the like are not here: projects change them every day, and what they run
-/// they run in the sandbox. Here is what a person's own shell, editor or agent would obey outside of it.
+/// `.npmrc`, `.gitignore`, `package.json` and similar files are not listed: projects change them often, and what they
+/// run is in the sandbox. Listed are files that a person's shell, editor or agent obeys outside the sandbox.
 pub const PROTECTED_PATHS: &[&str] = &[
-    // Git runs what its settings and hooks name.
+    // Git runs programs that its settings and hooks name.
     ".git/config",
     ".git/config.worktree",
     ".git/hooks",
@@ -15,7 +15,7 @@ pub const PROTECTED_PATHS: &[&str] = &[
     ".gitmodules",
     ".gitconfig",
     ".config/git",
-    // Shells read these when they start.
+    // Shells read these at startup.
     ".bashrc",
     ".bash_profile",
     ".bash_login",
@@ -29,7 +29,7 @@ pub const PROTECTED_PATHS: &[&str] = &[
     ".zlogout",
     ".inputrc",
     ".config/fish",
-    // Keys and who may log in.
+    // Keys and login permissions.
     ".ssh",
     ".gnupg",
     ".aws/credentials",
@@ -37,11 +37,11 @@ pub const PROTECTED_PATHS: &[&str] = &[
     ".netrc",
     ".docker/config.json",
     ".kube/config",
-    // Programs and editors that run what their settings name.
+    // Programs and editors run what these settings name.
     ".ripgreprc",
     ".vscode",
     ".idea",
-    // What agents may do: theirs and ours.
+    // Permissions of agents, including Helve.
     ".mcp.json",
     ".claude",
     ".claude.json",
@@ -51,7 +51,7 @@ pub const PROTECTED_PATHS: &[&str] = &[
     ".helve",
     "helve.toml",
     "helve.yaml",
-    // Submodules keep theirs beneath `.git/modules`, worktrees beneath `.git/worktrees`.
+    // Submodules use `.git/modules`, worktrees `.git/worktrees`.
     ".git/commondir",
     ".git/gitdir",
     ".git/modules/**/config",
@@ -61,7 +61,8 @@ pub const PROTECTED_PATHS: &[&str] = &[
     ".git/worktrees/**/gitdir",
 ];
 
-/// How many names at the end of [`PROTECTED_PATHS`] are patterns, or exist in worktrees only: they cannot be masked as a place.
+/// The number of names at the end of [`PROTECTED_PATHS`] that are patterns or exist only in worktrees, so a mount
+/// cannot mask them.
 const UNMASKABLE_COUNT: usize = 7;
 
 const PROTECTED_REASON: &str =
@@ -74,12 +75,12 @@ pub fn protected_path_rules() -> impl Iterator<Item = PathRule> {
         .map(|name| PathRule::new(PathGlob::new(&format!("**/{name}")), Access::Write, PROTECTED_REASON))
 }
 
-/// The places beneath a root that a sandbox masks, so that a command cannot write or create them either.
+/// The paths beneath a root that a sandbox masks, so that commands cannot write or create them either.
 pub fn maskable_paths() -> &'static [&'static str] {
     PROTECTED_PATHS.split_last_chunk::<UNMASKABLE_COUNT>().map_or(PROTECTED_PATHS, |(places, _)| places)
 }
 
-/// Which of the protected places matter only in a user's home: shells and programs look for them nowhere else.
+/// Whether a protected path matters only in a home directory, because programs read it nowhere else.
 pub fn is_home_only(place: &str) -> bool {
     const HOME_ONLY: [&str; 10] =
         [".gitconfig", ".config", ".profile", ".inputrc", ".ssh", ".gnupg", ".aws", ".netrc", ".docker", ".kube"];

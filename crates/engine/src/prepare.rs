@@ -1,4 +1,4 @@
-//! From what a model sent to arguments that a tool can take: parse, mend, fit, check.
+//! Prepares a call: parses, repairs, coerces and validates the arguments.
 
 use helve_contract::{ArgumentProblem, Error, Result};
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use crate::{
     table::ToolRegistry,
 };
 
-/// A call before it runs: the tool, the arguments as they were understood, and what is against it.
+/// A prepared call: the tool, the parsed arguments, and the reason against running it.
 pub(crate) struct PreparedCall<'a> {
     pub(crate) tool: Option<&'a RegisteredTool>,
     pub(crate) args: Value,
@@ -33,9 +33,8 @@ impl<'a> PreparedCall<'a> {
 }
 
 impl ToolRegistry {
-    /// Finds the tool and makes the arguments fit, as far as that changes nothing about what they mean. Numbers outside
-    /// of a range of `ranges` are put to its nearest end, and the model is told; this comes before the schema is
-    /// checked, which may have the same range.
+    /// Finds the tool and coerces the arguments without changing their meaning. Clamps numbers to `ranges` and notes it
+    /// for the model. This precedes validation, because the schema may have the same range.
     pub(crate) fn prepare(&self, name: &str, args: CallArgs, ranges: &[ParameterRange]) -> PreparedCall<'_> {
         let mut ready = PreparedCall {
             tool: self.find(name),
@@ -55,7 +54,7 @@ impl ToolRegistry {
         let spec = &slot.entry.spec;
         if name != spec.name && !spec.has_name(name) {
             ready.notes.push(format!("`{name}` was taken for `{}`", spec.name));
-            // Another spelling of the same name is no news to the model.
+            // The model need not know about another spelling of the same name.
             if coerce::normalize_name(name) != coerce::normalize_name(&spec.name) {
                 ready.model_notes.extend(ready.notes.last().cloned());
             }
@@ -80,7 +79,7 @@ impl ToolRegistry {
     }
 }
 
-/// Reads the arguments. What was sent stays there when they cannot be used.
+/// Parses the arguments. Invalid arguments are kept as sent.
 fn parse_args(args: CallArgs, ready: &mut PreparedCall<'_>, slot: &RegisteredTool) -> Result<()> {
     let PreparedCall { args: into, notes, model_notes, .. } = &mut *ready;
     let text = match args {
@@ -131,7 +130,7 @@ fn parse_args(args: CallArgs, ready: &mut PreparedCall<'_>, slot: &RegisteredToo
     Err(Error::invalid_argument("", repair_refusal(risk, &guesses.join(", "), &value)))
 }
 
-/// Why a mended call does not run.
+/// Why a repaired call does not run.
 fn repair_refusal(risk: Risk, guesses: &str, value: &Value) -> String {
     if risk == Risk::Truncated {
         return format!(
@@ -146,7 +145,7 @@ fn repair_refusal(risk: Risk, guesses: &str, value: &Value) -> String {
     )
 }
 
-/// Arguments are an object; nothing at all is an empty one, and a list of one object is that object.
+/// Arguments are an object; nothing becomes an empty one, and a list of one object becomes that object.
 fn require_object(value: Value, into: &mut Value, notes: &mut Vec<String>, slot: &RegisteredTool) -> Result<()> {
     *into = match value {
         Value::Object(map) => Value::Object(map),
@@ -169,7 +168,7 @@ fn require_object(value: Value, into: &mut Value, notes: &mut Vec<String>, slot:
     Ok(())
 }
 
-/// Some models send the whole call, `{"name": …, "arguments": {…}}`, or put the arguments one level too deep.
+/// Some models send the whole call, `{"name": …, "arguments": {…}}`, or nest the arguments one level too deep.
 fn unwrap_envelope(args: &mut Value, notes: &mut Vec<String>, slot: &RegisteredTool) {
     const ENVELOPE_KEYS: [&str; 4] = ["arguments", "parameters", "args", "input"];
     let Value::Object(map) = &mut *args else { return };

@@ -1,4 +1,4 @@
-//! The file that holds the whole of a text that did not fit.
+//! Spill files: the full output of truncated replies.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
@@ -14,7 +14,7 @@ use std::{
 
 use rustix::{fs::OFlags, process::geteuid};
 
-/// How often old files are looked for.
+/// How often expired files are removed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// All files together, unless said otherwise.
 const DEFAULT_MAX_BYTES: u64 = 256 << 20;
@@ -24,10 +24,10 @@ const ORIGIN: &str = "origin";
 /// The longest origin that is read back, in bytes.
 const MAX_ORIGIN: usize = 1000;
 
-/// Whether this process recorded an origin. Sessions that share a folder have a [`TaskSpill`] each.
+/// Whether this process recorded an origin. Sessions that share a directory have a [`TaskSpill`] each.
 static HAS_RECORDED_ORIGIN: AtomicBool = AtomicBool::new(false);
 
-/// A private folder for whole outputs. Its files have names that nobody guesses, and go away after a while.
+/// A private directory for spill files. Their names are random, and they expire.
 #[derive(Debug)]
 pub struct Spill {
     dir: PathBuf,
@@ -39,7 +39,7 @@ pub struct Spill {
 }
 
 impl Spill {
-    /// Files in this folder, each kept for so long. The folder is made when it is needed, for its owner alone.
+    /// Files in this directory expire after `keep_for`. The directory is created on demand, for its owner only.
     pub fn new(folder: PathBuf, keep_for: Duration) -> Self {
         Self {
             dir: folder,
@@ -50,7 +50,7 @@ impl Spill {
         }
     }
 
-    /// At most so many bytes in all; the oldest files go first.
+    /// The maximum size of all files; the oldest are removed first.
     pub fn max_total_bytes(self, bytes: u64) -> Self {
         Self { total: bytes, ..self }
     }
@@ -60,8 +60,8 @@ impl Spill {
         &self.dir
     }
 
-    /// Writes the parts of a text to a new file, and says where it is. `origin` is set for untrusted text; whoever reads
-    /// the file later gets it marked again.
+    /// Writes a text to a new file and returns its path. `origin` marks untrusted text, which is tagged again when the
+    /// file is read.
     pub(crate) fn write(&self, parts: &[&str], origin: Option<&str>) -> io::Result<PathBuf> {
         let size = parts.iter().map(|it| it.len() as u64).sum();
         if size > self.total {
@@ -71,7 +71,7 @@ impl Spill {
         self.sweep(size);
         let path = self.dir.join(format!("{}{SUFFIX}", crate::events::random_hex()?));
         if let Some(origin) = origin {
-            // Before the text, so that no reader finds the text without its origin.
+            // Recorded before the text, so that no reader finds the text without its origin.
             self.record_origin(&path, origin)?;
         }
         let mut file = create(&path)?;
@@ -81,7 +81,7 @@ impl Spill {
         Ok(path)
     }
 
-    /// Records that a file in this folder holds untrusted text.
+    /// Records that a file in this directory holds untrusted text.
     pub(crate) fn record_origin(&self, path: &Path, origin: &str) -> io::Result<()> {
         let Some(name) = path.file_name() else { return Ok(()) };
         let beside = self.dir.join(name).with_extension(ORIGIN);
@@ -93,13 +93,13 @@ impl Spill {
         }
     }
 
-    /// Whether some file here may hold untrusted text. It costs nothing where none does.
+    /// Whether a file here may contain untrusted text. Cheap if none does.
     pub(crate) fn may_hold_untrusted(&self) -> bool {
         HAS_RECORDED_ORIGIN.load(Ordering::Relaxed)
             || *self.has_older_origin.get_or_init(|| self.origins().next().is_some())
     }
 
-    /// The origin of the untrusted text in a file, or of one of the files in a folder. Links are followed.
+    /// The origin of the untrusted text in a file, or in one of the files of a directory. Follows links.
     pub(crate) fn origin_of(&self, path: &Path) -> Option<String> {
         let (path, folder) = (fs::canonicalize(path).ok()?, fs::canonicalize(&self.dir).ok()?);
         if path == folder {
@@ -125,7 +125,7 @@ impl Spill {
         entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == ORIGIN))
     }
 
-    /// Makes the folder, or makes sure that the one there is ours and closed to others.
+    /// Creates the directory, or checks that the existing one belongs to this user and is private.
     fn prepare(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let what = fs::symlink_metadata(&self.dir)?;
@@ -138,7 +138,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Removes what is too old, at most once a minute, and the oldest where there is no room.
+    /// Removes expired files, at most once a minute, and the oldest ones if space is needed.
     fn sweep(&self, coming: u64) {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if coming < self.total / 64 && swept.is_some_and(|last| last.elapsed() < SWEEP_INTERVAL) {
@@ -164,7 +164,7 @@ impl Spill {
                 used -= size;
             }
         }
-        // Files of commands are removed elsewhere. A fresh origin may be waiting for its text.
+        // Files of commands are removed elsewhere. A recent origin file may precede its text.
         let is_alone = |file: &PathBuf| {
             let age = fs::metadata(file).and_then(|it| it.modified()).ok().and_then(|it| now.duration_since(it).ok());
             age.is_some_and(|age| age > SWEEP_INTERVAL)
@@ -186,7 +186,7 @@ fn read_origin(path: &Path) -> Option<String> {
     Some(text[..text.floor_char_boundary(MAX_ORIGIN)].to_owned()).filter(|it| !it.is_empty())
 }
 
-/// Only files that were made here are ever removed.
+/// Only files that were created here are removed.
 fn is_spill_file(name: &str) -> bool {
     name.strip_suffix(SUFFIX).is_some_and(|stem| stem.len() == 32 && stem.bytes().all(|it| it.is_ascii_hexdigit()))
 }
@@ -243,7 +243,7 @@ mod tests {
         let mine = spill.write(&["mine"], None).unwrap();
         assert_eq!((spill.origin_of(&mine), spill.any_origin()), (None, None));
         let theirs = spill.write(&["theirs"], Some("https://a.example/")).unwrap();
-        // Another session with the same folder knows it too.
+        // Another session with the same directory knows it too.
         let other = Spill::new(spill.dir().to_owned(), Duration::from_secs(60));
         assert!(other.may_hold_untrusted());
         let link = spill.dir().join("link");

@@ -1,4 +1,4 @@
-//! What strangers say: marked as data with its origin, and remembered, in one way for every tool.
+//! Untrusted output: tags it as data with its origin and records the origin, in the same way for every tool.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::{Engine, Spill, builder, gate};
 
-/// Whose words are a stranger's, beside those that say so themselves.
+/// Which output is untrusted, besides output that a tool declares so.
 #[derive(Clone, Default)]
 pub(crate) struct UntrustedSources {
-    /// Tools whose words are taken as ours; `*` stands for any letters.
+    /// Tools whose output is trusted; `*` matches any characters.
     pub(crate) trusted: Vec<String>,
-    /// Files that came from elsewhere.
+    /// Files with untrusted content.
     files: PathRules,
-    /// What stands at the beginning of their paths.
+    /// The literal prefixes of their patterns.
     path_prefixes: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl UntrustedSources {
         self
     }
 
-    /// What a call names, as far as something hangs on it.
+    /// The targets of a call, if the decision depends on them.
     pub(crate) fn call_targets(&self, entry: &Entry, args: &Value, call: &Call, spill: Option<&Spill>) -> CallTargets {
         if self.path_prefixes.is_empty() && !spill.is_some_and(Spill::may_hold_untrusted) {
             return CallTargets::default();
@@ -49,7 +49,7 @@ impl UntrustedSources {
         CallTargets { command, start, paths, on_host }
     }
 
-    /// Where the words of a reply are from, if a stranger wrote them.
+    /// The origin of a reply, if it is untrusted.
     fn origin(
         &self,
         entry: &Entry,
@@ -67,7 +67,7 @@ impl UntrustedSources {
         if let Some(name) = entry.untrusted_origin() {
             return Some(Origin::unmarked(name));
         }
-        // The text of an error is the tool's, except that of a command that ran and failed.
+        // The text of an error comes from the tool, unless a command ran and failed.
         if reply.is_error && reply.exit_code.is_none() {
             return None;
         }
@@ -78,7 +78,7 @@ impl UntrustedSources {
         if let Some(path) = paths.iter().find(|path| self.files.denial_reason(path, Access::Read).is_some()) {
             return Some(Origin::unmarked(format!("the file {}", path.display())));
         }
-        // A search from above, or a command: it is enough that such a place is named.
+        // For a search or a command it suffices that it names such a path.
         let told = |head: &&String| {
             reply.text.contains(&format!("{head}/")) || command.as_ref().is_some_and(|it| it.contains(head.as_str()))
         };
@@ -86,8 +86,8 @@ impl UntrustedSources {
     }
 }
 
-/// The origin of a saved file of untrusted text that a call reads: a file that it names or that the reply names, or, for
-/// a command, the directory of saved files.
+/// The origin of a spill file with untrusted text that a call reads: one that the call or the reply names, or, for a
+/// command, the directory of spill files.
 fn saved_origin(spill: &Spill, named: &CallTargets, call: &Call, reply: &Reply) -> Option<String> {
     if !spill.may_hold_untrusted() {
         return None;
@@ -111,8 +111,8 @@ fn saved_origin(spill: &Spill, named: &CallTargets, call: &Call, reply: &Reply) 
 }
 
 impl Engine {
-    /// Marks untrusted data, and remembers where it is from. Text is marked once it is truncated, so that the marks
-    /// stay: the caller puts the fence around it.
+    /// Tags untrusted data and records its origin. Text is tagged after truncation, so that the markers stay: the
+    /// caller adds the fence.
     pub(crate) fn attribute(
         &self,
         entry: &Entry,
@@ -153,13 +153,13 @@ impl Engine {
         self.events.emit(self.redactor.event(&taint.into()))
     }
 
-    /// Prepares untrusted text that reaches a model without a tool call, such as a file that a user attached: tags it as
-    /// data with its origin, remembers the origin in the session, redacts secrets and escapes invisible characters.
+    /// Prepares untrusted text that reaches a model without a tool call, such as an attachment. Tags it with its
+    /// origin, records the origin in the session, redacts secrets and escapes invisible characters.
     #[must_use]
     pub fn tag_untrusted(&self, session: &Arc<Session>, id: &str, origin: &str, text: &str) -> String {
         let call = Call::new(id, session.clone());
         if session.taint.add_origin(origin) {
-            // The record of calls is not a reason to lose the text.
+            // A failed record is no reason to lose the text.
             _ = self.record_taint(&call.uuid, &session.agent, origin);
         }
         session.taint.record_urls(text);
@@ -170,7 +170,7 @@ impl Engine {
     }
 }
 
-/// Whether data of this shape may have one more field.
+/// Whether the schema permits an additional field.
 pub(crate) fn allows_extra_field(schema: Option<&Value>) -> bool {
     schema.and_then(|it| it.get("additionalProperties")) != Some(&Value::Bool(false))
 }

@@ -1,4 +1,4 @@
-//! The tools that can be called now, and their names. Tools from outside come and go; a call keeps the table it began with.
+//! `ToolRegistry`: the current tools and their names. External tools change; a call keeps the registry it started with.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct ToolRegistry {
 }
 
 impl ToolRegistry {
-    /// A table of the dialect's own tools and those from outside, as far as they are wished for.
+    /// A registry of the dialect's tools and the external ones, after filtering.
     pub(crate) fn new(
         own: &[Arc<RegisteredTool>],
         added: Vec<Arc<RegisteredTool>>,
@@ -50,7 +50,7 @@ impl ToolRegistry {
             spec: None,
             needs: row.needs,
             imported: false,
-            // The crate that supplies it did not, so a port that it needs is missing, whatever the session says.
+            // The supplying crate did not supply it, so a port that it needs is missing.
             offered: wishes.judge_external(row).and(Err(NotOffered::Missing(row.needs))),
         });
         statuses.splice(own.len()..own.len(), absent);
@@ -63,7 +63,7 @@ impl ToolRegistry {
         &self.statuses
     }
 
-    /// The same with other tools from outside.
+    /// A copy with other external tools.
     pub(crate) fn with_external(
         own: &[Arc<RegisteredTool>],
         entries: Vec<Entry>,
@@ -77,7 +77,7 @@ impl ToolRegistry {
         Self::new(own, added, external, wishes)
     }
 
-    /// What the model is told, in order.
+    /// The declarations for the model, in order.
     pub(crate) fn specs(&self) -> impl Iterator<Item = &Arc<Spec>> {
         self.tools.iter().map(|slot| &slot.entry.spec)
     }
@@ -92,7 +92,7 @@ impl ToolRegistry {
         self.names.exact(name).or_else(|| self.names.find_normalized(name)).map(|at| &*self.tools[at])
     }
 
-    /// Whether a model would see the same.
+    /// Whether a model would see the same declarations.
     pub(crate) fn has_same_definitions(&self, other: &Self) -> bool {
         let same = |(one, two): (&Arc<Spec>, &Arc<Spec>)| {
             one.name == two.name && one.description == two.description && one.input_schema == two.input_schema

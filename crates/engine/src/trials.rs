@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+//! Properties that hold for any input bytes, for tests and fuzzers.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Rule, coerce, commands, events::EventLog, repair, validate::CompiledSchema};
 
-/// What was mended is JSON, and mending it again changes nothing.
+/// Repaired input is JSON, and a second repair changes nothing.
 pub fn repair_is_idempotent(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(mended) = repair::repair_json(text) else { return };
@@ -17,7 +17,7 @@ pub fn repair_is_idempotent(data: &[u8]) {
     assert!(twice.repairs.is_empty(), "{again}: {:?}", twice.repairs);
 }
 
-/// A schema and arguments, with a zero byte between them: fitting says the same twice, and checking ends.
+/// A schema and arguments, separated by a zero byte: coercion is deterministic, and validation ends.
 pub fn coerce_and_validate(data: &[u8]) {
     let Some(at) = data.iter().position(|byte| *byte == 0) else { return };
     let Ok(schema) = serde_json::from_slice::<Value>(&data[..at]) else { return };
@@ -28,7 +28,7 @@ pub fn coerce_and_validate(data: &[u8]) {
     }
 }
 
-/// A command is read or refused; a word that is quoted reads as itself.
+/// A command is parsed or refused; a quoted word parses to itself.
 pub fn parse_command(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(reading) = commands::parse_line(text) {
@@ -43,7 +43,7 @@ pub fn parse_command(data: &[u8]) {
     }
 }
 
-/// A rule is read or refused; what is read is as it was written, and is read again in the same way.
+/// A rule is parsed or refused; a parsed rule keeps its source and parses again to the same rule.
 pub fn rule(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for line in text.lines() {
@@ -54,7 +54,7 @@ pub fn rule(data: &[u8]) {
     }
 }
 
-/// A file of events that holds anything: whoever opens it appends whole lines, and loses none that was whole.
+/// An event file with any content: appends write whole lines and lose no complete one.
 pub fn open_event_file(data: &[u8], folder: &Path) {
     let file = folder.join("events.ndjson");
     if fs::write(&file, data).is_err() {
@@ -99,8 +99,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    /// Every input that the fuzzer of command lines begins with, and every beginning of it: the grammar is C, and most of its
-    /// mistakes are at the end of its input.
+    /// Every input of the command fuzzer's corpus and every prefix of it: the grammar is C, and most of its bugs are at
+    /// the end of the input.
     #[test]
     fn the_corpus_of_commands_is_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/command");

@@ -1,14 +1,14 @@
-//! Characters that nobody sees in a reply: escapes of terminals, turned directions, letters that are not there.
+//! Escapes invisible characters in replies: terminal sequences, direction overrides, zero-width letters.
 //!
-//! They are shown as `\x1b` or `\u{202e}`, so that a person who reads along and a model read the same. What writing
-//! needs stays: joiners and selectors between letters of other scripts, a form feed.
+//! They are shown as `\x1b` or `\u{202e}`, so that people and models read the same. Legitimate ones stay: joiners and
+//! selectors between letters of other scripts, a form feed.
 
 use std::borrow::Cow;
 
 use helve_contract::{Invisible, InvisibleScan, Reply, ReplyFormat};
 use serde_json::Value;
 
-/// Shows in a reply what cannot be seen. The text as it was, if it is another now.
+/// Escapes invisible characters in a reply. Returns the original text if it changed.
 pub(crate) fn escape_invisible(reply: &mut Reply) -> Option<String> {
     let changed = reply.data.as_mut().is_some_and(escape_value);
     let before = match (&reply.data, reply.format) {
@@ -47,7 +47,7 @@ fn escape_value(it: &mut Value) -> bool {
     }
 }
 
-/// The text with nothing hidden in it; the same text if there is nothing.
+/// The text with invisible characters escaped; borrowed if there are none.
 pub(crate) fn escape_text(text: &str) -> Cow<'_, str> {
     if is_printable_ascii(text.as_bytes()) {
         return Cow::Borrowed(text);
@@ -69,13 +69,13 @@ pub(crate) fn escape_text(text: &str) -> Cow<'_, str> {
     out.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Whether there is nothing but visible ASCII. Without a way out inside a piece, so that many bytes are looked at at once.
+/// Whether the text is printable ASCII. No early exit inside a chunk, so that the compiler can vectorise it.
 fn is_printable_ascii(text: &[u8]) -> bool {
     let plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r' | 0x0c);
     text.chunks(256).all(|piece| piece.iter().fold(true, |all, byte| all & plain(*byte)))
 }
 
-/// The offset in a text of the character that stands at an offset of the text with nothing hidden in it.
+/// The offset in the raw text for an offset in the escaped text.
 pub(crate) fn raw_offset(raw: &str, shown: usize) -> usize {
     if is_printable_ascii(raw.as_bytes()) {
         return raw.floor_char_boundary(shown);

@@ -1,4 +1,4 @@
-//! Checking arguments against their schema: every problem at once, in words.
+//! Validates arguments against their schema and describes every problem.
 
 use std::sync::OnceLock;
 
@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 
 use crate::coerce::join_path;
 
-/// How many problems are told at once.
+/// The maximum number of reported problems.
 const MAX_PROBLEMS: usize = 20;
 
-/// A schema that is compiled once: at registration for tools from outside, at the first need for our own.
+/// A schema that is compiled once: at registration for external tools, on first use for built-in ones.
 pub(crate) struct CompiledSchema {
     compiled: OnceLock<Result<Validator, String>>,
     simple: OnceLock<bool>,
@@ -28,13 +28,13 @@ impl CompiledSchema {
         Self { compiled: OnceLock::new(), simple: OnceLock::new() }
     }
 
-    /// A schema that nobody has vouched for.
+    /// Compiles a schema of an external tool.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         let compiled = build_validator(schema)?;
         Ok(Self { compiled: OnceLock::from(Ok(compiled)), simple: OnceLock::new() })
     }
 
-    /// Nothing if the arguments fit, or all that is wrong with them. `unknown` are fields that were left out already.
+    /// Validates arguments and returns all problems. `unknown` are fields that were already dropped.
     pub(crate) fn check(&self, schema: &Value, args: &Value, unknown: &[String]) -> Result<()> {
         if *self.simple.get_or_init(|| is_simple(schema)) && matches_simple(schema, args) {
             return Ok(());
@@ -51,12 +51,12 @@ impl CompiledSchema {
     }
 }
 
-/// Compiles a schema. References lead nowhere but into the schema itself.
+/// Compiles a schema. References outside the schema do not resolve.
 fn build_validator(schema: &Value) -> Result<Validator, String> {
     jsonschema::options().offline().build(schema).map_err(|error| error.to_string())
 }
 
-/// A whole number that no integer holds: a schema takes it, a tool cannot.
+/// An integer that does not fit into 64 bits: the schema accepts it, a tool cannot.
 fn integer_overflow(schema: &Value, args: &Value) -> Option<ArgumentProblem> {
     let fields = schema.get("properties")?.as_object()?;
     let (path, value) = args.as_object()?.iter().find(|(name, value)| {
@@ -69,7 +69,7 @@ fn integer_overflow(schema: &Value, args: &Value) -> Option<ArgumentProblem> {
     })
 }
 
-/// A field that was left out may be the one that is missing.
+/// A dropped field may be the misspelled missing one.
 fn match_unknown_fields(problems: &mut Vec<ArgumentProblem>, unknown: &[String]) {
     let missing: Vec<String> = problems
         .iter()
@@ -154,7 +154,7 @@ fn sibling_schema<'s>(schema: &'s Value, keyword: &Location, field: &str) -> Opt
     fields_at(schema, keyword)?.get(field)
 }
 
-/// What a schema wants, in a few words.
+/// What a schema expects, in a few words.
 fn describe_schema(schema: &Value) -> String {
     if let Some(words) = schema.get("enum") {
         return one_of(words);
@@ -198,7 +198,7 @@ fn article(kind: &str) -> String {
 /// A value as JSON, shortened to about `max` bytes.
 pub(crate) fn display_value(value: &Value, max: usize) -> String {
     let mut text = match value {
-        // The JSON of a long text would be built only to be thrown away.
+        // Avoids the JSON of a long text that would be truncated anyway.
         Value::String(it) if it.len() > max => Value::from(&it[..it.floor_char_boundary(max)]).to_string(),
         _ => value.to_string(),
     };
@@ -209,7 +209,7 @@ pub(crate) fn display_value(value: &Value, max: usize) -> String {
     text
 }
 
-/// Whether a schema says no more than [`matches_simple`] checks.
+/// Whether a schema has no constraints beyond those that [`matches_simple`] checks.
 fn is_simple(schema: &Value) -> bool {
     let Some(map) = schema.as_object() else { return false };
     let root = map.iter().all(|(word, value)| match word.as_str() {
@@ -235,12 +235,12 @@ fn is_simple_field(schema: &Value) -> bool {
 
 const KINDS: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
-/// Words of a schema that decide nothing.
+/// Keywords of a schema without effect on validation.
 fn is_annotation(word: &str) -> bool {
     matches!(word, "description" | "title" | "default" | "examples" | "$comment" | "deprecated")
 }
 
-/// The same answer as the compiled schema, for schemas that are simple.
+/// The same result as the compiled schema, for simple schemas.
 fn matches_simple(schema: &Value, args: &Value) -> bool {
     let Some(map) = args.as_object() else { return false };
     let fields = schema.get("properties").and_then(Value::as_object);

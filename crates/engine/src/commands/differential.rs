@@ -1,8 +1,9 @@
-//! Runs what the gate calls read-only with a real bash, on a read-only mount and on a writable copy.
+//! Differential test: runs commands that the gate considers read-only in a real bash, on a read-only mount and on a
+//! writable copy.
 //!
-//! The lines are generated: every program below, with every short option, every long option that its `--help` names
-//! (and abbreviations of it), in several places and with several values. Those that the gate lets pass unasked run.
-//! `HELVE_LOOKS=all` runs all of them; otherwise `HELVE_LOOKS` is how many run at most.
+//! The lines are generated: every program below with every short option and every long option from its `--help`, in
+//! several positions and with several values. Lines that pass without approval are executed. `HELVE_LOOKS=all` runs all
+//! of them; a number limits how many.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,14 +17,14 @@ use sha2::{Digest, Sha256};
 
 use super::{is_read_only_line, lex::quote, line_only_reads, parse_line, read_only::program_names};
 
-/// How many lines run unless `HELVE_LOOKS` says otherwise.
+/// The number of lines to run without `HELVE_LOOKS`.
 const DEFAULT_COUNT: usize = 1200;
-/// The most lines that are looked for once something is wrong.
+/// The number of failing lines to report.
 const MAX_FAULTS: usize = 20;
-/// How many lines share one bash.
+/// The number of lines in one bash.
 const BATCH: usize = 200;
 
-/// Programs and builtins that the lines are made of: those that may pass, and those that write, run or set something.
+/// Programs and builtins in the generated lines: candidates for read-only, and ones that write, run or set something.
 const PROGRAMS: &str = "ls cat head tail wc pwd echo stat which whoami uname id grep cut tr cmp basename dirname \
     realpath readlink true false printf date file diff uniq rg sort find sed nl tac comm paste du df seq cksum md5sum \
     sha1sum sha256sum sha512sum od fold column rev expand unexpand tsort test [ : egrep fgrep zcat zgrep hexdump strings \
@@ -33,13 +34,13 @@ const PROGRAMS: &str = "ls cat head tail wc pwd echo stat which whoami uname id 
     trap enable shopt compgen complete bind history fc jobs wait kill cd pushd popd dirs let exit return logger mktemp \
     python3 perl git bash sh vim ed ex patch sqlite3 iconv locale script flock watch chmod chown chattr setfattr sync";
 
-/// Words that an option may take as its value.
+/// Values for options.
 const VALUES: &[&str] = &["P", "main.py", "-", "1", "./h", "PATH", "x"];
-/// What the format of `printf` may be.
+/// Formats for `printf`.
 const FORMATS: &[&str] =
     &["%n", "%5n", "%-n", "%ln", "%hhn", "%.3n", "%*n", "x%sy%n", "%%n", "%s", "%(%s)T", "%q", "%b", "-v", "\\045n"];
 
-/// Every line, and whether it is judged and run in any case.
+/// All lines, and whether each must be checked and run.
 fn lines() -> Vec<(bool, String)> {
     let mut lines = Vec::new();
     let help = help_texts();
@@ -50,7 +51,7 @@ fn lines() -> Vec<(bool, String)> {
         }
         let mut options: BTreeSet<String> = (b'!'..=b'~').map(|it| format!("-{}", it as char)).collect();
         options.retain(|it| !it.ends_with(['\'', '"', '\\', '`', '$', '|', '&', ';', '<', '>', '(', ')', '*', '?']));
-        // Options matter where the program can pass at all; the others are tried with few.
+        // Try all options only for programs that can pass.
         let listed = program_names().any(|it| it == program);
         if !listed {
             options.retain(|it| matches!(it.as_str(), "-c" | "-e" | "-n" | "-o" | "-p" | "-v"));
@@ -239,7 +240,7 @@ fn help_texts() -> BTreeMap<String, BTreeSet<String>> {
     found
 }
 
-/// A folder with files to read and programs that must not run.
+/// A directory with files to read and programs that must not run.
 fn fixture(git: bool) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("ws");
@@ -259,7 +260,7 @@ fn fixture(git: bool) -> tempfile::TempDir {
     place
 }
 
-/// Runs a script in a fresh sandbox whose `/tmp/ws` is the fixture's folder, and whose network is off.
+/// Runs a script in a fresh sandbox whose `/tmp/ws` is the fixture's directory, and whose network is off.
 fn bash(place: &Path, writable: bool, script: &str) -> Output {
     let bind = if writable { "--bind" } else { "--ro-bind" };
     let mut command = Command::new("bwrap");
@@ -273,8 +274,7 @@ fn bash(place: &Path, writable: bool, script: &str) -> Output {
     command.output().expect("this test needs bubblewrap (bwrap); install it")
 }
 
-/// Everything about the files of a folder that a command must leave as it is. Git may refresh what it knows of the
-/// times of files.
+/// The properties of files that a command must not change. Git may refresh the cached file times in its index.
 fn snapshot(dir: &Path, git: bool) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     let mut waiting = vec![dir.to_owned()];
@@ -299,7 +299,7 @@ fn snapshot(dir: &Path, git: bool) -> BTreeMap<String, String> {
     seen
 }
 
-/// Runs lines one after the other in one sandbox; what went wrong, if anything did.
+/// Runs lines in one sandbox. Returns the failure, if there is one.
 fn run(lines: &[String], writable: bool, git: bool) -> Option<String> {
     let place = fixture(git);
     let dir = place.path().join("ws");
@@ -333,7 +333,7 @@ fn run(lines: &[String], writable: bool, git: bool) -> Option<String> {
     (!changed.is_empty() || !made.is_empty()).then(|| format!("changed {changed:?}, made {made:?}"))
 }
 
-/// Runs lines in batches. A batch that changed something is halved until the lines are found that did.
+/// Runs lines in batches, and bisects a failing batch to find the lines that cause it.
 fn faults(lines: &[String], git: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let mut waiting: Vec<&[String]> = lines.chunks(BATCH).collect();
@@ -348,7 +348,7 @@ fn faults(lines: &[String], git: bool) -> Vec<String> {
     faults
 }
 
-/// The lines that pass and run: of those that always run all, of the others an even part.
+/// Selects the lines to run: all mandatory ones and an even sample of the others.
 fn chosen(lines: Vec<(bool, String)>, passes: impl Fn(&str) -> bool) -> Vec<String> {
     let most = match std::env::var("HELVE_LOOKS") {
         Ok(text) if text == "all" => usize::MAX,
@@ -357,7 +357,7 @@ fn chosen(lines: Vec<(bool, String)>, passes: impl Fn(&str) -> bool) -> Vec<Stri
     };
     let (always, others): (Vec<_>, Vec<_>) = lines.into_iter().partition(|(always, _)| *always);
     let all = always.len() + others.len();
-    // Judging takes time as well. About one line in ten passes.
+    // The check takes time too. About one line in ten passes.
     let step = (others.len() / most.saturating_mul(10)).max(1);
     let others = others.into_iter().step_by(step);
     let passing = |lines: &mut dyn Iterator<Item = (bool, String)>| -> Vec<String> {

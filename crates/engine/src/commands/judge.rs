@@ -1,17 +1,17 @@
-//! Whether a command line only looks. It spares a question; it never loosens the sandbox.
+//! Whether a command line is read-only. The result can avoid an approval; it never weakens the sandbox.
 
 use super::{
     parse::{CommandRole, ParsedCommandLine, SimpleCommand},
     read_only::{git_only_prints, is_read_only},
 };
 
-/// Whether every command of the line is known to change nothing, with these very arguments, and none stays behind.
+/// Whether every command of the line is known to change nothing with these arguments, and none stays in the background.
 pub(crate) fn is_read_only_line(reading: &ParsedCommandLine) -> bool {
     passes(reading, |_| false)
 }
 
-/// The same, and `git log` and the like count too. A repository's own settings can make Git run programs, so this is not
-/// enough to leave a question out where a person decides; in plan mode the sandbox holds what Git runs.
+/// Like [`is_read_only_line`], but also accepts `git log` and similar commands. Repository settings can make git run
+/// programs, so this must not replace an approval. In plan mode the sandbox confines those programs.
 pub(crate) fn line_only_reads(reading: &ParsedCommandLine) -> bool {
     passes(reading, |command| {
         command.role == CommandRole::Program && command.argv().is_some_and(|argv| git_only_prints(&argv))
@@ -24,13 +24,13 @@ fn passes(reading: &ParsedCommandLine, also: impl Fn(&SimpleCommand) -> bool) ->
     reading.is_fully_understood() && !reading.background && reading.commands.iter().all(looks)
 }
 
-/// Whether this command is known to change nothing, for itself or for the commands after it. Git is not: a repository's
-/// own settings can run programs. `cd` is not: the same command elsewhere can be another.
+/// Whether this command is known to change nothing, for itself or later commands. Not git: repository settings can run
+/// programs. Not `cd`: it changes what later commands refer to.
 pub(crate) fn is_read_only_command(command: &SimpleCommand) -> bool {
     let Some(argv) = command.argv() else { return false };
     match command.role {
         CommandRole::Program => is_read_only(&argv),
-        // What these run is judged by itself. `nohup` writes a file where standard output is a terminal.
+        // The wrapped command is checked separately. `nohup` writes a file if standard output is a terminal.
         CommandRole::Wrapper => matches!(argv.first(), Some(&("timeout" | "nice"))),
         CommandRole::Launcher => false,
     }

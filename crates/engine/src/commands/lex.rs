@@ -1,20 +1,20 @@
-//! A plain reading of command lines: words without any expansion, and the operators between them.
+//! A simple lexer for command lines: words without expansion, and the operators between them.
 //!
-//! It knows the few things that need no shell to be understood and gives up on all others. What the grammar found is
-//! trusted only where this second, independent reading says the same.
+//! It supports only syntax without expansion and rejects everything else. The result of the grammar is trusted only
+//! where this independent lexer agrees.
 
-/// One piece of a plain command line.
+/// A token of a simple command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// A word, decoded: quotes and backslashes are gone.
+    /// A word with quotes and backslashes removed.
     Word(String),
-    /// `;`, `&`, `|`, `&&`, `||` or the end of a line: another command begins.
+    /// `;`, `&`, `|`, `&&`, `||` or a newline: another command starts.
     Separator,
     /// A redirection that writes no file: `2>&1`, `>/dev/null`, `< file`.
     HarmlessRedirect,
 }
 
-/// Reads a plain line; `None` when a shell would expand, group or redirect something in it.
+/// Tokenizes a simple line; `None` if a shell would expand, group or redirect something in it.
 pub(crate) fn lex(text: &str) -> Option<Vec<Token>> {
     Lexer { rest: text, tokens: Vec::new(), word: None, bare: true }.run()
 }
@@ -27,7 +27,7 @@ pub(crate) fn literal(word: &str) -> Option<String> {
     }
 }
 
-/// The words of each command of a plain line; `None` as soon as anything but plain commands is in it.
+/// The words of each command of a simple line; `None` if it contains anything else.
 pub(crate) fn plain_commands(text: &str) -> Option<Vec<Vec<String>>> {
     let mut commands = Vec::new();
     let mut words: Vec<String> = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn plain_commands(text: &str) -> Option<Vec<Vec<String>>> {
     Some(commands)
 }
 
-/// Writes words so that a shell reads exactly them.
+/// Quotes words so that a shell reads exactly these words.
 pub(crate) fn quote<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<_> = words.into_iter().map(quote_word).collect();
     quoted.join(" ")
@@ -66,7 +66,7 @@ fn quote_word(word: &str) -> String {
     }
 }
 
-/// Words that open or close a structure where a command is expected.
+/// Keywords that open or close a compound command.
 pub(super) fn is_keyword(word: &str) -> bool {
     const KEYWORDS: &[&str] = &[
         "!", "[[", "]]", "{", "}", "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case",
@@ -75,7 +75,7 @@ pub(super) fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word)
 }
 
-/// `NAME=…`, `NAME+=…`, `NAME[…]=…`: what a shell takes for an assignment.
+/// `NAME=…`, `NAME+=…`, `NAME[…]=…`: what a shell parses as an assignment.
 pub(crate) fn is_assignment(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=') else { return false };
     let name = name.strip_suffix('+').unwrap_or(name);
@@ -88,7 +88,7 @@ pub(crate) fn is_assignment(word: &str) -> bool {
 struct Lexer<'a> {
     rest: &'a str,
     tokens: Vec<Token>,
-    /// The word being read; an empty one exists once it was quoted.
+    /// The current word; `Some("")` for an empty quoted one.
     word: Option<String>,
     /// Whether the word so far has no quotes and no backslashes.
     bare: bool,
@@ -179,7 +179,7 @@ impl Lexer<'_> {
         self.operator()
     }
 
-    /// An operator with nothing before it is not a plain line.
+    /// An operator without a command before it is not a simple line.
     fn operator(&mut self) -> Option<()> {
         if matches!(self.tokens.last(), None | Some(Token::Separator)) {
             return None;
@@ -188,7 +188,7 @@ impl Lexer<'_> {
         Some(())
     }
 
-    /// Digits that stand right before a redirection name its descriptor.
+    /// Digits directly before a redirection are its file descriptor.
     fn descriptor(&mut self) {
         let digits = |word: &String| !word.is_empty() && word.chars().all(|it| it.is_ascii_digit());
         if self.bare && self.word.as_ref().is_some_and(digits) {
@@ -225,7 +225,7 @@ impl Lexer<'_> {
         }
         let end = self.rest.find([' ', '\t', '\n', ';', '&', '|', '>', '<']).unwrap_or(self.rest.len());
         let file = literal(&self.rest[..end])?;
-        // `/dev/tcp/host/port` is the network, and other devices have their own surprises.
+        // `/dev/tcp/host/port` opens a network connection; other devices have side effects too.
         if file.contains("/dev/") && file != "/dev/null" {
             return None;
         }
@@ -327,7 +327,7 @@ impl Lexer<'_> {
             value = value * 8 + digit;
             self.rest = &self.rest[1..];
         }
-        // Above that the bytes need not be text; and a NUL ends the word in a shell.
+        // Larger values may be invalid text, and a NUL ends the word in a shell.
         (1..=0x7f).contains(&value).then(|| char::from_u32(value)).flatten()
     }
 

@@ -1,6 +1,6 @@
-//! Command lines: what they run, as far as it can be seen, and whether they only look.
+//! Command lines: which programs they run, and whether they are read-only.
 //!
-//! This decides whether to ask. The sandbox is on either way.
+//! The result decides about approvals only. The sandbox is always on.
 
 mod judge;
 mod lex;

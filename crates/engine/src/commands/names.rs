@@ -2,17 +2,17 @@
 
 use super::{parse::ParsedCommandLine, peel::base_name};
 
-/// The names that are allowed when nothing else is said.
+/// The programs that are allowed by default.
 const DEFAULT_PROGRAMS: [&str; 33] = [
     "awk", "cat", "cargo", "cp", "curl", "cut", "echo", "env", "find", "git", "go", "grep", "head", "jq", "ls",
     "mkdir", "mv", "node", "printf", "pwd", "python", "python3", "rustc", "sed", "sleep", "sort", "stat", "tail",
     "touch", "tr", "uniq", "wc", "which",
 ];
 
-/// Builtins that run no program; they pass unless they are denied.
+/// Builtins that run no program; they pass unless denied.
 const HARMLESS_BUILTINS: &[&str] = &["cd", "true", "false", ":", "exit"];
 
-/// Which programs a command line may name. Deny is asked first, and at every check.
+/// The programs that a command line may run. Deny entries take precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramAllowlist {
     allow: Vec<String>,
@@ -28,7 +28,7 @@ impl Default for ProgramAllowlist {
 }
 
 impl ProgramAllowlist {
-    /// The default names and `allow`, without `deny`. A `*` may begin or end a name.
+    /// Allows the default names and `allow` except `deny`. A name may start or end with `*`.
     pub fn new(allow: Vec<String>, deny: Vec<String>) -> Result<Self, String> {
         for name in allow.iter().chain(&deny) {
             let inner = name.strip_prefix('*').unwrap_or(name);
@@ -41,12 +41,12 @@ impl ProgramAllowlist {
         Ok(Self { allow: lower(allow), deny: lower(deny), ..Self::default() })
     }
 
-    /// Only the names that were given, without the default ones.
+    /// Drops the default names.
     pub fn replacing_defaults(self) -> Self {
         Self { defaults: false, ..self }
     }
 
-    /// One command a line: no `&&`, `|`, `;`, `&`, redirection, substitution or further line.
+    /// Permits one command per line: no `&&`, `|`, `;`, `&`, redirection, substitution or newline.
     pub fn without_operators(self) -> Self {
         Self { operators: false, ..self }
     }
@@ -64,7 +64,7 @@ impl ProgramAllowlist {
         }
     }
 
-    /// The same for a line that was read before.
+    /// Why a parsed command line is not allowed, if it is not.
     pub(crate) fn check_parsed(&self, reading: &ParsedCommandLine) -> Option<String> {
         if !self.operators
             && let Some(first) = reading.operators.first()
@@ -115,7 +115,7 @@ fn blocked_message(why: &str) -> String {
     format!("blocked by security policy (CommandNotAllowed): {why}")
 }
 
-/// A name, or one with `*` at its ends.
+/// Matches a name, or a pattern with `*` at its ends.
 fn name_matches(glob: &str, name: &str) -> bool {
     match (glob.strip_prefix('*'), glob.strip_suffix('*')) {
         (Some(_), Some(_)) => name.contains(glob.trim_matches('*')),

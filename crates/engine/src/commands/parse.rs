@@ -1,7 +1,7 @@
-//! Splits a command line into every simple command in it, with the grammar of bash.
+//! Parses a command line with the bash grammar and collects every simple command in it.
 //!
-//! What is inside substitutions, subshells, functions, here-documents and the arguments of wrappers is found too.
-//! What is not understood becomes a [`Ambiguity`]; what is too much to look at is refused.
+//! It also finds commands inside substitutions, subshells, functions, here-documents and arguments of wrappers. Syntax
+//! that it cannot interpret becomes an [`Ambiguity`]; a line above the limits is refused.
 
 use std::{
     borrow::Cow,
@@ -13,31 +13,31 @@ use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
 use super::{lex, peel};
 
-/// The longest command line that is looked at, in bytes.
+/// The maximum length of a command line, in bytes.
 const MAX_LINE_BYTES: usize = 64 * 1024;
-/// The most simple commands in one line, those inside wrappers included.
+/// The maximum number of simple commands in a line, including wrapped ones.
 const MAX_COMMANDS: usize = 200;
-/// How deep structures may nest. A chain of `&&` nests once for each link.
+/// The maximum nesting depth. Each `&&` of a chain adds one level.
 const MAX_NESTING: usize = 1000;
-/// How many scripts may be inside one another: `sh -c "sh -c …"`.
+/// The maximum depth of nested scripts: `sh -c "sh -c …"`.
 const MAX_SCRIPT_DEPTH: usize = 5;
-/// The most doubts that are kept; more change nothing.
+/// The maximum number of recorded ambiguities; further ones change nothing.
 const MAX_AMBIGUITIES: usize = 20;
-/// How long the grammar may think.
+/// The timeout of the grammar.
 const PARSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a command line does, as far as it can be seen.
+/// The result of parsing a command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ParsedCommandLine {
-    /// Every simple command, a wrapper before what it wraps.
+    /// Every simple command; a wrapper precedes the wrapped command.
     pub(crate) commands: Vec<SimpleCommand>,
-    /// What was not understood. Nothing is allowed without a question while there is one.
+    /// Ambiguities. While there is one, nothing is allowed without approval.
     pub(crate) ambiguities: Vec<Ambiguity>,
-    /// Files that redirections write; `None` where the name is made at run time.
+    /// Files that redirections write; `None` if the name is known only at run time.
     pub(crate) redirect_targets: Vec<Option<String>>,
-    /// Files that redirections read; `None` where the name is made at run time.
+    /// Files that redirections read; `None` if the name is known only at run time.
     pub(crate) reads: Vec<Option<String>>,
-    /// Folders that `cd` goes to, in order.
+    /// Targets of `cd`, in order.
     pub(crate) cd_targets: Vec<String>,
     /// Operators, redirections, substitutions and structures, as written.
     pub(crate) operators: Vec<String>,
@@ -50,20 +50,20 @@ pub(crate) struct ParsedCommandLine {
 pub(crate) struct SimpleCommand {
     /// The program and its arguments.
     pub(crate) words: Vec<ShellWord>,
-    /// What part it plays.
+    /// The role of the command.
     pub(crate) role: CommandRole,
     /// Whether more arguments come at run time (`xargs`, `find -exec`).
     pub(crate) has_runtime_args: bool,
 }
 
-/// What part a command plays.
+/// The role of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandRole {
-    /// It does the work.
+    /// It does the work itself.
     Program,
-    /// It runs another, which follows, and adds nothing to what that can do (`timeout 5 …`).
+    /// It runs the next command and adds no effect (`timeout 5 …`).
     Wrapper,
-    /// It runs another, which follows, in another way than it would run alone (`sudo …`, `xargs …`).
+    /// It runs the next command in a different context (`sudo …`, `xargs …`).
     Launcher,
 }
 
@@ -72,16 +72,16 @@ pub(crate) enum CommandRole {
 pub(crate) enum ShellWord {
     /// Exactly this.
     Literal(String),
-    /// Known only at run time; this is how it is written.
+    /// Known only at run time; contains the source text.
     Opaque(String),
 }
 
-/// Something that was not understood.
+/// Syntax that cannot be interpreted with certainty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ambiguity {
-    /// Whether programs may run because of it that are not among the commands found.
+    /// Whether it may run programs that are not among the commands.
     pub(crate) may_hide_programs: bool,
-    /// What it is, for people.
+    /// The reason, for people.
     pub(crate) reason: String,
 }
 
@@ -116,17 +116,17 @@ impl ShellWord {
 }
 
 impl SimpleCommand {
-    /// The program, where it is known: as written, with its folder.
+    /// The program as written, with its directory, if it is known.
     pub(crate) fn program(&self) -> Option<&str> {
         self.words.first()?.as_literal()
     }
 
-    /// Every word, when all are known and none comes later.
+    /// All words, if all are known and none is added at run time.
     pub(crate) fn argv(&self) -> Option<Vec<&str>> {
         if self.has_runtime_args { None } else { self.words.iter().map(ShellWord::as_literal).collect() }
     }
 
-    /// The command as one line that a shell would read the same way.
+    /// The command as a line that a shell parses identically.
     pub(crate) fn source(&self) -> String {
         let mut words: Vec<_> = self.words.iter().map(ShellWord::source).collect();
         if self.has_runtime_args {
@@ -142,12 +142,12 @@ impl ParsedCommandLine {
         self.ambiguities.iter().any(|doubt| doubt.may_hide_programs)
     }
 
-    /// Whether all of it is understood and no file is written by a redirection.
+    /// Whether the line has no ambiguity and no redirection writes a file.
     pub(crate) fn is_fully_understood(&self) -> bool {
         self.ambiguities.is_empty() && self.redirect_targets.is_empty() && !self.commands.is_empty()
     }
 
-    /// Notes variables that are set for the command from outside the line.
+    /// Records variables that are set outside the line.
     pub(crate) fn note_environment<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
         for name in names {
             self.add_ambiguity(
@@ -157,7 +157,7 @@ impl ParsedCommandLine {
         }
     }
 
-    /// Notes something that was not understood, once.
+    /// Records an ambiguity once.
     pub(super) fn add_ambiguity(&mut self, hides: bool, why: impl Into<String>) {
         let doubt = Ambiguity { may_hide_programs: hides, reason: why.into() };
         let enough = self.ambiguities.len() >= MAX_AMBIGUITIES && (!hides || self.may_hide_programs());
@@ -167,7 +167,7 @@ impl ParsedCommandLine {
     }
 }
 
-/// Reads a command line. The error says which limit was reached, or why nothing runs such a line.
+/// Parses a command line. The error names the exceeded limit, or the reason why the line cannot run.
 pub(crate) fn parse_line(command: &str) -> Result<ParsedCommandLine, String> {
     if command.contains('\0') {
         return Err("the command has a NUL character in it, which no shell reads as it stands; remove it".into());
@@ -177,7 +177,7 @@ pub(crate) fn parse_line(command: &str) -> Result<ParsedCommandLine, String> {
     Ok(reading)
 }
 
-/// Reads a program with its arguments that no shell sees.
+/// Parses a program with its arguments that runs without a shell.
 pub(crate) fn parse_argv(argv: &[&str]) -> Result<ParsedCommandLine, String> {
     let mut reading = ParsedCommandLine::default();
     let words = argv.iter().map(|word| ShellWord::Literal((*word).to_owned())).collect();
@@ -185,7 +185,7 @@ pub(crate) fn parse_argv(argv: &[&str]) -> Result<ParsedCommandLine, String> {
     Ok(reading)
 }
 
-/// Reads one script, the outermost or one inside a wrapper.
+/// Parses one script: the outermost one or one inside a wrapper.
 fn parse_script(reading: &mut ParsedCommandLine, command: &str, scripts: usize) -> Result<(), String> {
     if command.len() > MAX_LINE_BYTES {
         return Err(format!("the command is {} bytes long; at most {MAX_LINE_BYTES} are checked", command.len()));
@@ -193,14 +193,14 @@ fn parse_script(reading: &mut ParsedCommandLine, command: &str, scripts: usize) 
     if scripts > MAX_SCRIPT_DEPTH {
         return Err(format!("the command has scripts inside scripts, more than {MAX_SCRIPT_DEPTH} deep"));
     }
-    // A shell keeps a carriage return as part of a word; other readers end the line there. Both are looked at.
+    // A shell keeps a carriage return in a word; other readers end the line there. Check both forms.
     let text = command.replace('\r', "\n");
     if command.contains('\r') {
         reading.add_ambiguity(false, "it has carriage returns in it");
     }
     let tamed = mask_for_grammar(&text);
     let tree = parse_tree(&tamed)?;
-    // Where a here-document ends may hang on a letter that the grammar must not see.
+    // A masked letter may change where a here-document ends.
     let torn = tree.root_node().has_error() || (*tamed != *text && text.contains("<<"));
     if torn {
         reading.add_ambiguity(true, "it is not a shell command line that can be read");
@@ -214,7 +214,7 @@ fn parse_script(reading: &mut ParsedCommandLine, command: &str, scripts: usize) 
         reading.operators.push("a further line".into());
     }
     cross_check(reading, &text, &top, first)?;
-    // The grammar and the shell differ about lines that go on (`x=\⏎ rm`): outside of plain lines both are looked at.
+    // The grammar and the shell treat line continuations (`x=\⏎ rm`) differently, so check both forms.
     let joined = text.replace("\\\n", "");
     if joined.len() < text.len() && lex::plain_commands(&text).is_none() {
         parse_script(reading, &joined, scripts + 1)?;
@@ -227,8 +227,8 @@ fn parse_script(reading: &mut ParsedCommandLine, command: &str, scripts: usize) 
     Ok(())
 }
 
-/// The text with a plain letter in place of each that the grammar trips over: it asks the C library whether what stands
-/// behind `{`, `{1` or `{1..2` is a digit, and beyond single bytes that reads memory which is not its own. No byte moves.
+/// Replaces letters that the grammar mishandles. It calls C library functions on the character after `{`, `{1` or
+/// `{1..2`, which is out of bounds for multi-byte characters. Offsets do not change.
 fn mask_for_grammar(text: &str) -> Cow<'_, str> {
     let mut tamed = Cow::Borrowed(text);
     for (at, _) in text.match_indices('{') {
@@ -260,7 +260,7 @@ fn parse_tree(text: &str) -> Result<Tree, String> {
     tree.ok_or_else(|| "the command took too long to read, so it cannot be checked".to_owned())
 }
 
-/// Compares what the grammar found with the plain reading; where they differ, nothing is certain.
+/// Compares the grammar's result with the lexer's. A difference becomes an ambiguity.
 fn cross_check(
     reading: &mut ParsedCommandLine,
     text: &str,
@@ -292,7 +292,7 @@ fn too_many_error() -> String {
     format!("the command has more than {MAX_COMMANDS} commands in it")
 }
 
-/// Adds a command, and what it runs in turn.
+/// Adds a command and the commands that it runs.
 pub(super) fn add_command(
     reading: &mut ParsedCommandLine,
     words: Vec<ShellWord>,
@@ -322,14 +322,14 @@ struct TreeWalker<'a> {
     parsed: &'a mut ParsedCommandLine,
     text: &'a str,
     scripts: usize,
-    /// The words of the commands in this script, not of those inside wrappers.
+    /// The words of the commands in this script, without those inside wrappers.
     top: Vec<Vec<ShellWord>>,
-    /// Whether the text could hold a substitution in a subscript, which a test or a declaration would run.
+    /// Whether a subscript could contain a substitution that a test or declaration would run.
     subscripts: bool,
 }
 
 impl<'a> TreeWalker<'a> {
-    /// Visits every node, in the order of the text, without recursion.
+    /// Visits every node in source order, without recursion.
     fn run(&mut self, root: Node<'a>) -> Result<(), String> {
         let mut stack = vec![(root, 0)];
         while let Some((node, depth)) = stack.pop() {
@@ -413,7 +413,7 @@ impl<'a> TreeWalker<'a> {
         Ok(())
     }
 
-    /// The grammar does not look into every corner (`${x:=`…`}`); what it left whole may still hold a substitution.
+    /// The grammar does not parse everything (`${x:=`…`}`), so a leaf may still contain a substitution.
     fn check_leaf(&mut self, node: Node<'a>) {
         let literal = matches!(node.kind(), "raw_string" | "ansi_c_string" | "comment");
         let text = self.slice(node);
@@ -434,13 +434,13 @@ impl<'a> TreeWalker<'a> {
         self.text.get(node.byte_range()).unwrap_or_default()
     }
 
-    /// A simple command: its words, wherever the grammar put them.
+    /// Collects the words of a simple command, wherever the grammar attached them.
     fn command(&mut self, node: Node<'a>) -> Result<(), String> {
         let mut words = Vec::new();
         let mut cursor = node.walk();
         let mut end = None;
         for child in node.children(&mut cursor) {
-            // Words without a blank between them are one word to the shell.
+            // Adjacent words without whitespace are one word to the shell.
             if end == Some(child.start_byte()) && !child.kind().ends_with("redirect") {
                 self.parsed.add_ambiguity(true, "it can be read in two ways");
             }
@@ -462,7 +462,7 @@ impl<'a> TreeWalker<'a> {
         add_command(self.parsed, words, false, self.scripts)
     }
 
-    /// Arguments that stand behind a redirection: the grammar hangs them there, the shell gives them to the command.
+    /// Arguments after a redirection: the grammar attaches them to the redirection, the shell to the command.
     fn stray_words(&self, command: Node<'a>) -> Vec<ShellWord> {
         let Some(parent) = command.parent().filter(|it| it.kind() == "redirected_statement") else { return Vec::new() };
         if parent.child_by_field_name("body") != Some(command) {
@@ -482,7 +482,7 @@ impl<'a> TreeWalker<'a> {
         words
     }
 
-    /// `export`, `declare`, `unset` and their like, which evaluate subscripts and change names.
+    /// `export`, `declare`, `unset` and similar builtins, which evaluate subscripts and change names.
     fn declaration(&mut self, node: Node<'a>) -> Result<(), String> {
         let mut cursor = node.walk();
         let words: Vec<_> = node.children(&mut cursor).map(|child| ShellWord::new(self.slice(child))).collect();
@@ -491,7 +491,7 @@ impl<'a> TreeWalker<'a> {
         add_command(self.parsed, words, false, self.scripts)
     }
 
-    /// Something whose quoted text the shell evaluates once more. With a substitution in sight, a program may hide there.
+    /// Records syntax whose quoted text the shell evaluates again. If it contains a substitution, it may run a program.
     fn note_evaluation(&mut self, what: &str, node: Node<'_>) {
         self.operator(node);
         self.parsed
@@ -520,7 +520,7 @@ impl<'a> TreeWalker<'a> {
         if self.parsed.redirect_targets.len() + self.parsed.reads.len() >= MAX_COMMANDS {
             return Err(format!("the command has more than {MAX_COMMANDS} redirections in it"));
         }
-        // Every redirection but a plain `<` may open its file for writing, and `<>` for both.
+        // Any redirection except a plain `<` may open its file for writing.
         let reads = kinds.iter().any(|kind| kind.starts_with('<'));
         if reads {
             self.parsed.reads.push(known.clone());
@@ -544,7 +544,7 @@ impl<'a> TreeWalker<'a> {
     }
 
     fn expansion(&mut self, node: Node<'a>) {
-        // `${x@P}` runs what the variable holds.
+        // `${x@P}` executes the value of the variable.
         let hides = self.slice(node).contains('@');
         self.parsed.add_ambiguity(hides, "it has expansions in it, which are known only when it runs");
     }
@@ -562,7 +562,7 @@ impl<'a> TreeWalker<'a> {
     }
 
     fn operator(&mut self, node: Node<'_>) {
-        // The first is all that is ever told.
+        // Only the first one is reported.
         if self.parsed.operators.is_empty() {
             self.parsed.operators.push(self.slice(node).chars().take(20).collect());
         }
@@ -582,7 +582,7 @@ fn is_quoted_heredoc(node: Node<'_>, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Every command found, one a line, then what was not understood (`!` where programs may hide).
+    /// Every command, one per line, then the ambiguities (`!` if they may run programs).
     fn seen(command: &str) -> String {
         let reading = match parse_line(command) {
             Ok(reading) => reading,

@@ -1,4 +1,4 @@
-//! Looks through programs that run other programs: `env`, `timeout`, `xargs`, `sh -c` and their like.
+//! Unwraps programs that run other programs: `env`, `timeout`, `xargs`, `sh -c` and similar ones.
 
 use super::{
     lex,
@@ -6,18 +6,18 @@ use super::{
     read_only::printf_only_prints,
 };
 
-/// What a command runs in turn.
+/// The commands that a command runs.
 #[derive(Default)]
 pub(super) struct Peeled {
-    /// What part the command itself plays.
+    /// The role of the command itself.
     pub(super) layer: CommandRole,
-    /// Commands it runs: words, and whether more come at run time.
+    /// The commands it runs: their words, and whether more are added at run time.
     pub(super) inner: Vec<(Vec<ShellWord>, bool)>,
-    /// Scripts that it gives to a shell.
+    /// Scripts that it passes to a shell.
     pub(super) scripts: Vec<String>,
-    /// What is not understood, and whether programs may hide there.
+    /// Ambiguities, and whether they may run programs.
     pub(super) ambiguities: Vec<(bool, String)>,
-    /// Folders it goes to.
+    /// Directories it changes to.
     pub(super) cd_targets: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ impl Default for CommandRole {
     }
 }
 
-/// How a wrapper's own options are told from the command it runs.
+/// How to separate a wrapper's options from the command it runs.
 struct Wrapper {
     name: &'static str,
     layer: CommandRole,
@@ -40,9 +40,9 @@ struct Wrapper {
     long_flags: &'static [&'static str],
     /// Long options whose value may be the next word.
     long_values: &'static [&'static str],
-    /// Words between the options and the command.
+    /// The number of words between the options and the command.
     skip: usize,
-    /// Whether `NAME=value` may stand before the command.
+    /// Whether `NAME=value` may precede the command.
     assigns: bool,
     /// Whether more arguments come at run time.
     has_runtime_args: bool,
@@ -102,12 +102,12 @@ const WRAPPERS: &[Wrapper] = &[
 
 const SHELL_PROGRAMS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
 
-/// Builtins after which a name may run something else, or that run text nobody sees.
+/// Builtins that redefine names or run text that is not visible here.
 const NAME_CHANGING_BUILTINS: &[&str] = &[
     "alias", "hash", "enable", "source", ".", "shopt", "bind", "complete", "compgen", "fc", "unalias", "unset", "set",
 ];
 
-/// Builtins that evaluate a subscript or arithmetic inside their arguments, even quoted ones.
+/// Builtins that evaluate a subscript or arithmetic in their arguments, even in quoted ones.
 const EVALUATING_BUILTINS: &[&str] = &[
     "test",
     "[",
@@ -200,13 +200,13 @@ pub(super) fn is_dangerous_env_var(name: &str) -> bool {
     NAMES.contains(&name) || name.ends_with("PAGER") || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// What a command runs in turn. `open` says that more arguments come at run time.
+/// The commands that a command runs. `open`: more arguments are added at run time.
 pub(super) fn peel(words: &[ShellWord], open: bool) -> Peeled {
     let mut peeled = Peeled::default();
     let Some(program) = words.first().and_then(ShellWord::as_literal) else { return peeled };
     let name = base_name(program);
     let rest = &words[1..];
-    // A word of the grammar that was taken for a program: the line means something else. `time` is known well enough.
+    // A keyword that was parsed as a program, so the line means something else. `time` is harmless.
     if name == program && name != "time" && lex::is_keyword(name) {
         peeled.ambiguities.push((true, format!("`{name}` stands where a program is expected")));
     }
@@ -238,7 +238,7 @@ pub(super) fn peel(words: &[ShellWord], open: bool) -> Peeled {
     peeled
 }
 
-/// Text that a shell reads once more, made of these words.
+/// Adds text from these words that a shell parses again.
 fn add_script(peeled: &mut Peeled, words: &[ShellWord], open: bool, who: &str) {
     peeled.layer = CommandRole::Launcher;
     let known: Option<Vec<_>> = words.iter().map(ShellWord::as_literal).collect();
@@ -248,7 +248,7 @@ fn add_script(peeled: &mut Peeled, words: &[ShellWord], open: bool, who: &str) {
     }
 }
 
-/// Whether `printf` may set a variable: `-v NAME`, or `%n` in its format. A format that is made at run time may.
+/// Whether `printf` may set a variable: by `-v NAME`, by `%n`, or by a format known only at run time.
 fn sets_variable(rest: &[ShellWord]) -> bool {
     let words: Vec<_> = rest.iter().map(|word| word.as_literal().unwrap_or("%n")).collect();
     !words.is_empty() && !printf_only_prints(&words)
@@ -309,7 +309,7 @@ fn peel_find_exec(peeled: &mut Peeled, rest: &[ShellWord]) {
     }
 }
 
-/// `watch command …`, which gives all words to a shell, or with `-x` to none.
+/// `watch command …`, which passes all words to a shell, or with `-x` to none.
 fn peel_watch(peeled: &mut Peeled, rest: &[ShellWord], open: bool) {
     let options = Wrapper {
         name: "watch",
@@ -379,7 +379,7 @@ fn peel_flock(peeled: &mut Peeled, rest: &[ShellWord], open: bool) {
     }
 }
 
-/// `parallel command ::: arguments`: its options are too many to know, so it is never clear.
+/// `parallel command ::: arguments`. Its many options are not modelled, so it is always ambiguous.
 fn peel_parallel(peeled: &mut Peeled, rest: &[ShellWord]) {
     peeled.layer = CommandRole::Launcher;
     peeled.ambiguities.push((true, "what `parallel` runs is known only when it runs".into()));
@@ -392,13 +392,13 @@ fn peel_parallel(peeled: &mut Peeled, rest: &[ShellWord]) {
     }
 }
 
-/// A wrapper of the table.
+/// Unwraps a wrapper of the table.
 fn peel_wrapper(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[ShellWord], open: bool) {
     let mut rest = rest.to_vec();
     if wrapper.name == "env" {
         split_string(peeled, &mut rest);
     }
-    // `command -v name` looks only.
+    // `command -v name` is read-only.
     if wrapper.name == "command"
         && rest.first().and_then(ShellWord::as_literal).is_some_and(|it| it == "-v" || it == "-V")
     {
@@ -417,7 +417,7 @@ fn peel_wrapper(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[ShellWord], open
             .push((is_dangerous_env_var(name), format!("it sets {name}, which can change what programs do")));
         inner = others;
     }
-    // `env command` alone adds nothing; with options it changes where or with what the command runs.
+    // `env command` without options adds nothing; options change the context of the command.
     peeled.layer = if wrapper.name == "env" && given == 0 { CommandRole::Wrapper } else { wrapper.layer };
     match inner.first() {
         None => match wrapper.name {
@@ -464,7 +464,7 @@ fn ends_in_split_option(text: &str) -> bool {
     text.len() > 2 && text.starts_with('-') && !text.starts_with("--") && text.ends_with('S')
 }
 
-/// Where the options of a wrapper end. An option that is not known makes the rest uncertain.
+/// The number of option words of a wrapper. An unknown option makes the rest ambiguous.
 fn skip_options(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[ShellWord]) -> usize {
     let mut at = 0;
     while let Some(text) = rest.get(at).and_then(ShellWord::as_literal) {
@@ -487,7 +487,7 @@ fn skip_options(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[ShellWord]) -> u
     at.min(rest.len())
 }
 
-/// How many words a long option takes; `None` when it is not known.
+/// The number of words of a long option; `None` if it is unknown.
 fn long_option(wrapper: &Wrapper, long: &str) -> Option<usize> {
     let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
     match (wrapper.long_values.contains(&name), wrapper.long_flags.contains(&name)) {
@@ -497,13 +497,13 @@ fn long_option(wrapper: &Wrapper, long: &str) -> Option<usize> {
     }
 }
 
-/// How many words a cluster of short options takes; `None` when one is not known.
+/// The number of words of a cluster of short options; `None` if one is unknown.
 fn short_options(wrapper: &Wrapper, cluster: &str) -> Option<usize> {
     for (at, option) in cluster.char_indices() {
         if wrapper.values.contains(option) {
             return Some(if at + option.len_utf8() < cluster.len() { 1 } else { 2 });
         }
-        // What follows these inside the cluster is their value.
+        // The rest of the cluster is the value of these options.
         if wrapper.name == "xargs" && "eil".contains(option) {
             return Some(1);
         }

@@ -1,4 +1,4 @@
-//! What holds for every command line.
+//! Property tests for command lines.
 
 use proptest::prelude::*;
 

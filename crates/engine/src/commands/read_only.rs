@@ -1,8 +1,8 @@
-//! The programs that only look, with the options that keep it so.
+//! The programs that are read-only, with their permitted options.
 //!
-//! Everything that is not in these tables counts as a change: another program, an option that is not listed, an
-//! abbreviation of one, one operand more. To add a row, read the manual for options that write a file, run a program
-//! or load code, and run the differential test with `HELVE_LOOKS=all`.
+//! Everything else counts as a change: another program, an unlisted or abbreviated option, an additional operand. To
+//! add a row, read the manual for options that write a file, run a program or load code. Then run the differential test
+//! with `HELVE_LOOKS=all`.
 
 /// A program that changes nothing with these options.
 struct Program {
@@ -17,7 +17,7 @@ struct Program {
     long_flags: &'static [&'static str],
     /// Long options whose value may be the next word.
     long_values: &'static [&'static str],
-    /// The most operands.
+    /// The maximum number of operands.
     operands: usize,
     /// Whether `-12` is an option.
     numbers: bool,
@@ -34,9 +34,9 @@ const PLAIN: Program = Program {
     numbers: false,
 };
 
-// Left out on purpose: `date -s`, `df --sync`, `diff -l` (runs `pr`), `file -C`, `-p` and `-z`, `rg -z`, `--pre` and
-// `--hostname-bin`, `sort -o`, `-T` and `--compress-program`, `tail -f` (does not end), `uniq` with a second operand
-// (its output file).
+// Omitted on purpose: `date -s`, `df --sync`, `diff -l` (runs `pr`), `file -C`, `-p` and `-z`, `rg -z`, `--pre` and
+// `--hostname-bin`, `sort -o`, `-T` and `--compress-program`, `tail -f` (never ends), `uniq` with a second operand (its
+// output file).
 #[rustfmt::skip]
 const PROGRAMS: &[Program] = &[
     Program { name: "basename", flags: "az", values: "s", long_flags: &["multiple", "zero"], long_values: &["suffix"], ..PLAIN },
@@ -120,8 +120,8 @@ const PROGRAMS: &[Program] = &[
     Program { name: "whoami", operands: 0, ..PLAIN },
 ];
 
-/// Whether a program is known to change nothing with these arguments: no file, no process that stays, no variable of
-/// the shell. `cd` and wrappers such as `timeout` are not judged here.
+/// Whether a program is known to change nothing with these arguments: no file, no lasting process, no shell variable.
+/// `cd` and wrappers such as `timeout` are handled elsewhere.
 pub(super) fn is_read_only(argv: &[&str]) -> bool {
     let [program, args @ ..] = argv else { return false };
     match *program {
@@ -167,7 +167,7 @@ impl Program {
         operands <= self.operands
     }
 
-    /// Whether the next word is the value of this long option; `None` when it is not in the row.
+    /// Whether the next word is the value of this long option; `None` if the option is not in the row.
     fn long_option(&self, long: &str) -> Option<bool> {
         let (name, has_value) = long.split_once('=').map_or((long, false), |(name, _)| (name, true));
         match (self.long_flags.contains(&name), self.long_values.contains(&name)) {
@@ -177,7 +177,7 @@ impl Program {
         }
     }
 
-    /// Whether the next word is the value of the last option in this cluster; `None` when one is not in the row.
+    /// Whether the next word is the value of the last option in this cluster; `None` if an option is not in the row.
     fn short_options(&self, cluster: &str) -> Option<bool> {
         if self.numbers && cluster.bytes().all(|it| it.is_ascii_digit()) {
             return Some(false);
@@ -260,7 +260,7 @@ const FIND_VALUES: &[&str] = &[
 
 /// Whether `find` only prints.
 fn find_only_prints(args: &[&str]) -> bool {
-    // A word that could be an action counts even where it is a value: implementations need not agree.
+    // Implementations of `find` differ, so a word that could be an action counts even as a value.
     let acts = ["-exec", "-ok", "-delete", "-fls", "-fprint"];
     if args.iter().any(|word| acts.iter().any(|act| word.starts_with(act))) {
         return false;
@@ -279,7 +279,7 @@ fn find_only_prints(args: &[&str]) -> bool {
     true
 }
 
-/// `sed -n '3,9p' file …` and no other.
+/// Accepts `sed -n '3,9p' file …` only.
 fn sed_only_prints(args: &[&str]) -> bool {
     let ["-n", script, files @ ..] = args else { return false };
     let is_line = |text: &str| text == "$" || (!text.is_empty() && text.bytes().all(|it| it.is_ascii_digit()));
@@ -296,8 +296,8 @@ const GIT_PRINTS: &[&str] = &[
     "log", "show", "diff", "status", "blame", "shortlog", "describe", "rev-parse", "rev-list", "ls-files", "ls-tree", "cat-file", "grep", "merge-base",
     "name-rev", "diff-tree", "--version",
 ];
-/// Long options of those subcommands that neither write a file nor run a program. Git takes abbreviations, so an
-/// option that is not spelled out here is none of them.
+/// Long options of those subcommands that neither write a file nor run a program. Git accepts abbreviations, so only
+/// the full spelling counts.
 #[rustfmt::skip]
 const GIT_OPTIONS: &[&str] = &[
     "abbrev", "abbrev-commit", "abbrev-ref", "absolute-git-dir", "after", "all", "all-match", "always", "ancestry-path", "author", "before", "boundary", "branch", "branches", "cached", "cc",
@@ -315,8 +315,8 @@ const GIT_OPTIONS: &[&str] = &[
     "verbose", "verify", "version", "walk-reflogs", "word-diff", "word-diff-regex", "word-regexp",
 ];
 
-/// Whether these words are a Git command that prints what is in the repository and writes no more than the index's
-/// own times. A repository's settings can still make Git run programs.
+/// Whether this is a git command that only prints and writes at most the index's cached times. Repository settings can
+/// still make git run programs.
 pub(super) fn git_only_prints(argv: &[&str]) -> bool {
     let ["git", rest @ ..] = argv else { return false };
     let rest = match rest {

@@ -1,20 +1,20 @@
-//! A command as a person must see it before saying yes.
+//! Formats a command for an approval prompt.
 
 use helve_contract::invisible;
 
 use super::parse::{ParsedCommandLine, SimpleCommand};
 
-/// Spaces, tabs or line breaks in a row beyond this are counted, not shown: they would push the rest out of sight.
+/// Longer runs of whitespace are shown as a count; otherwise they could push the rest out of view.
 const MAX_BLANKS: usize = 16;
 
-/// The whole command with nothing invisible in it, and every command found in it.
+/// The whole command with invisible characters escaped, and every command found in it.
 pub(crate) fn display_command(command: &str, reading: Option<&ParsedCommandLine>) -> (String, Vec<String>) {
     let commands =
         reading.map(|it| it.commands.iter().map(SimpleCommand::source).map(|it| escape_invisible(&it)).collect());
     (escape_invisible(command), commands.unwrap_or_default())
 }
 
-/// Text with nothing in it that hides, reorders or erases. Nothing is left out.
+/// Escapes characters that hide, reorder or erase text. Keeps everything else.
 pub(crate) fn escape_invisible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -35,7 +35,7 @@ pub(crate) fn escape_invisible(text: &str) -> String {
     shown
 }
 
-/// Takes a line break and the lines behind it that are empty or blank; many of them are counted.
+/// Consumes a newline and the following blank lines, and counts them if there are many.
 fn push_lines<'a>(shown: &mut String, text: &'a str) -> &'a str {
     let blank = text.len() - text.trim_start_matches([' ', '\t', '\n']).len();
     let end = text[..blank].rfind('\n').map_or(0, |at| at + 1);

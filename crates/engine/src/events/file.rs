@@ -1,5 +1,5 @@
-//! Events in a file that several processes may write to: numbered without a gap, never half a line. What the disk does not
-//! take is held, and written when it does again.
+//! An event file that several processes append to: consecutive numbers and only whole lines. Events that the disk
+//! refuses are queued and written later.
 
 use std::{
     collections::VecDeque,
@@ -159,7 +159,7 @@ impl EventFile {
             }
         }
         let recovered = EventsRecovered { held: count as u64, lost: self.dropped };
-        // The disk took the others; without this one nothing is missing.
+        // The queued events are written; losing this one loses no data.
         _ = self.write_events(&mut [head.pending(recovered.into())?]);
         (self.unwritten_bytes, self.dropped) = (0, 0);
         Ok(())
@@ -167,7 +167,7 @@ impl EventFile {
 
     /// Writes events in one go, each in a line, and gives them their numbers and their time.
     fn write_events(&mut self, events: &mut [EventRecord]) -> io::Result<()> {
-        // The time is taken under the lock, so that it never runs against the numbers.
+        // The time is taken under the lock, so that it grows with the numbers.
         let (time, mut lines, mut seq) = (timestamp_now(), Vec::with_capacity(1024), self.seq);
         for event in events {
             seq += 1;
@@ -176,7 +176,7 @@ impl EventFile {
             lines.push(b'\n');
         }
         if let Err(error) = self.file.write_all(&lines) {
-            // Half a line would be in the way of the next one.
+            // A partial line would corrupt the next one.
             _ = self.file.set_len(self.scanned);
             return Err(error);
         }
@@ -327,7 +327,7 @@ mod tests {
         let path = place("later");
         let mut log = EventFile::open(&path, "r").unwrap();
         log.take(&head("r"), event(), WritePolicy::Immediate).unwrap();
-        // The file cannot be written for a while.
+        // Simulates a file that is temporarily not writable.
         let whole = std::mem::replace(&mut log.file, File::open(&path).unwrap());
         let error = log.take(&head("r"), event(), WritePolicy::Immediate).unwrap_err().to_string();
         assert!(error.ends_with("; 1 events wait to be written"), "{error}");

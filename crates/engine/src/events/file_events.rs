@@ -1,4 +1,4 @@
-//! The port `Events` over a file of JSON lines, in which several processes may write several streams.
+//! The `Events` port over a file of JSON lines. Several processes may append several streams.
 
 use std::{
     collections::HashMap,
@@ -119,7 +119,7 @@ impl Inner {
             let Some((file, size, _)) = self.open()? else { return Ok(Vec::new()) };
             let from = size.saturating_sub(window);
             let mut found = Vec::new();
-            // The first line may be a part of one, which is not JSON.
+            // The first line may be partial and is then not JSON.
             lines(file, from, size, |line, _| {
                 found.extend(parse(stream, line));
                 true
@@ -139,7 +139,7 @@ impl Inner {
             return Ok(false);
         }
         let found = self.read(stream, after, 1)?;
-        // The event is read again by the caller: the position goes back before it.
+        // The caller reads the event again, so the position moves back before it.
         if !found.is_empty() {
             lock(&self.places).insert(stream.to_owned(), known);
         }
@@ -227,9 +227,9 @@ mod tests {
             fs::write(&path, &whole[..cut]).unwrap();
             let reader = FileEvents::new(&path);
             assert_eq!(seqs(&reader, 0), [1], "{cut}");
-            // Another process writes; the reader goes on from where it was.
+            // Another process appends; the reader continues at its position.
             FileEvents::new(&path).0.append("s", vec![event("c")]).unwrap();
-            // A line that lacks only its newline is whole, and stays.
+            // A line that lacks only its newline is complete and stays.
             let expected = if cut == whole.len() - 1 { vec![2, 3] } else { vec![2] };
             assert_eq!(seqs(&reader, 1), expected, "{cut}");
         }

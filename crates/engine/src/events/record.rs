@@ -1,4 +1,4 @@
-//! One call in the record: `tool.call` when it begins, `tool.result` when it ends, however it ends.
+//! Records one call: `tool.call` at its start and exactly one `tool.result` at its end.
 
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ impl EventLog {
             tool: tool.to_owned(),
             task: self.0.as_ref().and_then(|stream| stream.context.task.clone()),
         };
-        // Most arguments are small and hold no secrets, and are written as they are.
+        // Most arguments are small and contain no secrets, so they are written without a copy.
         let args = if limits::fits_json(&ready.args, MAX_FIELD_BYTES) && scrub.is_recordable(&ready.args) {
             ready.args.clone()
         } else {
@@ -73,8 +73,8 @@ impl EventLog {
             args,
             notes: redact_notes(scrub, &ready.notes),
         };
-        // What changes something is on record before it begins. What only looks may be recorded in one go with its end,
-        // which is before anybody hears of it; one that takes a while is recorded when it begins to wait.
+        // A call with side effects is on record before it starts. A read-only call may be recorded together with its
+        // result, before the reply leaves. A slow read-only call is recorded when it starts to wait.
         let only_looks = ready.tool.is_some_and(|slot| slot.entry.spec.effects.is_read_only());
         let recorded = self.put(event.into(), if only_looks { WritePolicy::WithNext } else { WritePolicy::Immediate });
         let failed = recorded.err().map(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! What a person is asked before a call, and the answers.
+//! Approval prompts and decisions: what a person sees before a call.
 
 use helve_contract::{Call, Effects, ProjectFile, async_trait};
 use serde_json::Value;
@@ -9,48 +9,48 @@ use super::{
 };
 use crate::commands::{display_command, escape_invisible};
 
-/// Somebody who says yes or no to a call: a terminal, a client, a callback.
+/// Decides about calls: a terminal, a client, a callback.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Puts the question. It may take its time, up to the gate's patience.
+    /// Shows the prompt and waits for the decision, up to the gate's approval timeout.
     async fn request_approval(&self, question: &ApprovalRequest, call: &Call) -> ApprovalDecision;
 }
 
-/// What a person decides about. Nothing invisible is left in its texts.
+/// The content of an approval prompt. Invisible characters are escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalRequest {
     /// The tool.
     pub tool: String,
-    /// What will happen: the command as it will run, the file that changes, or the arguments.
+    /// What will happen: the command, the changed file, or the arguments.
     pub summary: String,
     /// Every command found in a command line, decoded, in order. Empty for other tools.
     pub commands: Vec<String>,
     /// The files that the call names.
     pub paths: Vec<String>,
-    /// The text that the call takes away (`-`) and writes (`+`), or its patch, whole.
+    /// The removed (`-`) and added (`+`) text of the call, or its complete patch.
     pub diff: Option<String>,
-    /// Every argument that none of the other fields shows, whole.
+    /// Every argument that no other field shows, untruncated.
     pub arguments: Vec<Argument>,
-    /// The folder that a command starts in.
+    /// The directory that a command starts in.
     pub cwd: Option<String>,
-    /// Why it is asked.
+    /// The reason for the prompt.
     pub reason: String,
-    /// What [`ApprovalDecision::AllowForSession`] allows from now on, in words.
+    /// What [`ApprovalDecision::AllowForSession`] allows, as text.
     pub session_grant: String,
-    /// The narrowest rules for `approval.allow` that let such a call pass from now on. Empty where no rule can.
+    /// The narrowest rules for `approval.allow` that cover such calls. Empty if no rule can.
     pub rules: Vec<String>,
-    /// What a broader rule would allow, in words.
+    /// What a broader rule would allow, as text.
     pub broader: Option<String>,
-    /// What the tool can do.
+    /// The effects of the tool.
     pub effects: Effects,
 }
 
 /// One argument of a call, as a person sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its name; inside of lists and objects the way to it, such as `edits[0].path`.
+    /// Its name, or its path inside lists and objects, such as `edits[0].path`.
     pub name: String,
-    /// Its value, with nothing invisible in it.
+    /// Its value, with invisible characters escaped.
     pub text: String,
 }
 
@@ -64,7 +64,7 @@ pub struct ShownSize {
 }
 
 impl ShownSize {
-    /// The beginning of a text, and whether something is left out. What is left out is marked with its length.
+    /// The beginning of a text, and whether something was omitted. The text states the omitted length.
     pub fn shorten(self, text: &str) -> (String, bool) {
         let mut is_cut = false;
         let mut shown: Vec<String> = Vec::new();
@@ -84,7 +84,7 @@ impl ShownSize {
     }
 }
 
-/// A number with its thousands apart: `4,120`.
+/// A number with thousands separators: `4,120`.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -97,18 +97,18 @@ fn grouped(number: usize) -> String {
     grouped
 }
 
-/// What a person decided.
+/// The decision of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApprovalDecision {
-    /// This call, this time.
+    /// Allow this call once.
     AllowOnce,
-    /// This and its like, as [`ApprovalRequest::session_grant`] says, until the session ends.
+    /// Allow this and similar calls ([`ApprovalRequest::session_grant`]) until the session ends.
     AllowForSession,
-    /// No. The reason reaches the model.
+    /// Deny. The reason reaches the model.
     Deny(String),
 }
 
-/// The question about a deed.
+/// The prompt for a call.
 pub(super) fn approval_request(deed: &CallAccess<'_>, why: &str) -> ApprovalRequest {
     let (summary, commands) = match &deed.command {
         Some(command) => display_command(command, deed.parsed.as_ref()),
@@ -136,7 +136,7 @@ pub(super) fn approval_request(deed: &CallAccess<'_>, why: &str) -> ApprovalRequ
     }
 }
 
-/// The reason, and for each file that another program runs without being told to, which program that is.
+/// The reason, with the program that automatically runs each affected project file.
 fn with_runners(why: &str, deed: &CallAccess<'_>) -> String {
     let mut text = why.to_owned();
     if deed.command.is_some() || !deed.spec.effects.contains(Effects::WRITES) {
@@ -151,7 +151,7 @@ fn with_runners(why: &str, deed: &CallAccess<'_>) -> String {
     text
 }
 
-/// What a call without a command does, in one line: the files or the address, or else short arguments.
+/// A one-line summary of a call without a command: the files, the address, or short arguments.
 fn summary(deed: &CallAccess<'_>) -> String {
     match (deed.targets.as_slice(), deed.url()) {
         (_, Some(url)) => format!("{} {}", deed.spec.name, escape_invisible(url)),
@@ -166,13 +166,13 @@ fn summary(deed: &CallAccess<'_>) -> String {
     }
 }
 
-/// Whether the summary shows all arguments: they are short, and there is nothing better to show.
+/// Whether the summary shows all arguments, because they are short and nothing else describes the call.
 fn holds_arguments(deed: &CallAccess<'_>) -> bool {
     let text = deed.args.to_string();
     deed.targets.is_empty() && deed.url().is_none() && text.len() <= MAX_SUMMARY && !text.contains("\\n")
 }
 
-/// Texts that the command, the address, the paths and the folder of a question show already.
+/// Texts that the command, address, paths and directory of the prompt already show.
 fn shown_elsewhere(deed: &CallAccess<'_>, folder: Option<&str>) -> Vec<String> {
     let ends_with = |path: &str, text: &str| {
         let text = escape_invisible(text.trim_start_matches("./"));
@@ -186,24 +186,24 @@ fn shown_elsewhere(deed: &CallAccess<'_>, folder: Option<&str>) -> Vec<String> {
     shown
 }
 
-/// The longest arguments that a summary shows as JSON.
+/// The maximum length of arguments shown as JSON in a summary.
 const MAX_SUMMARY: usize = 200;
-/// The longest text that a question holds, in characters.
+/// The maximum length of a text in a prompt, in characters.
 const MAX_TEXT: usize = 1_000_000;
-/// The most arguments that a question lists.
+/// The maximum number of arguments in a prompt.
 const MAX_ARGUMENTS: usize = 1000;
 
 /// The texts in the arguments of a call.
 #[derive(Default)]
 struct Texts {
-    /// Texts that need not be shown again.
+    /// Texts that are shown elsewhere.
     shown: Vec<String>,
     diff: Vec<String>,
     arguments: Vec<Argument>,
 }
 
 impl Texts {
-    /// Takes every value, however deep. Which parameters carry text does not matter, so that none is left out.
+    /// Collects every value at any depth, whatever the parameter's name.
     fn walk(&mut self, name: &str, value: &Value) {
         match value {
             Value::Null => {}
@@ -244,7 +244,7 @@ impl Texts {
     }
 }
 
-/// The lines of a text behind a mark. Empty lines in a row beyond a few are counted.
+/// The lines of a text with a prefix. Long runs of empty lines are counted.
 fn diff_side(mark: &str, text: &str) -> String {
     let mut lines = Vec::new();
     let mut empty = 0;
@@ -265,10 +265,10 @@ fn diff_side(mark: &str, text: &str) -> String {
     lines.join("\n")
 }
 
-/// Empty lines in a row that are shown; more of them would push the rest out of sight.
+/// Longer runs of empty lines are shown as a count, so that they cannot push the rest out of view.
 const MAX_EMPTY_LINES: usize = 16;
 
-/// A text that a question can hold. What is left out is marked with its length.
+/// Truncates a text to the limit of a prompt and states the omitted length.
 fn bounded(text: String) -> String {
     match text.char_indices().nth(MAX_TEXT) {
         None => text,

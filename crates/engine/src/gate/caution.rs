@@ -1,8 +1,8 @@
-//! After a stranger's words have come in: what is asked then, although it would pass.
+//! The taint policy: which calls need approval after a session has read untrusted content.
 //!
-//! What a page says may become what a model does. By default only what leaves the machine is looked at: an address that
-//! was put together here, a question that the user said yes to before. Where the operator wants more, everything but
-//! looking is asked or denied.
+//! Untrusted content may influence the model. By default the gate only checks calls that send data out: addresses that
+//! the session composed, and calls with an earlier approval. Stricter policies ask about or deny everything except
+//! reading.
 
 use std::str::FromStr;
 
@@ -10,23 +10,23 @@ use helve_contract::Effects;
 
 use super::{Mode, deed::CallAccess};
 
-/// What follows from a stranger's words in a session.
+/// What happens after a session has read untrusted content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaintPolicy {
-    /// In modes that ask: addresses that did not come in with those words are asked about unless a rule names their
-    /// host, and a yes from before no longer holds for what goes out. In other modes nothing.
+    /// In modes that ask: addresses that did not occur in that content need approval unless a rule names their host,
+    /// and earlier approvals do not cover calls that send data out. In other modes: nothing.
     #[default]
     Auto,
     /// Nothing.
     Off,
-    /// In every mode, whatever can change something or goes out is asked, whatever rules allow.
+    /// In every mode, every call that can change or send something needs approval, even if rules allow it.
     Ask,
-    /// In every mode, whatever can change something or goes out is denied.
+    /// In every mode, every call that can change or send something is denied.
     Deny,
 }
 
 impl TaintPolicy {
-    /// Every kind with its name in configuration.
+    /// All policies with their names in settings.
     pub const ALL: [(&'static str, Self); 4] =
         [("auto", Self::Auto), ("off", Self::Off), ("ask", Self::Ask), ("deny", Self::Deny)];
 }
@@ -40,22 +40,22 @@ impl FromStr for TaintPolicy {
     }
 }
 
-/// The name under which a yes to such a question is kept: it is none to another question.
+/// The key of grants for this question; they do not answer other questions.
 pub(super) const TAINT_GRANT_KEY: &str = "text from outside";
 
-/// How a call stands after a stranger's words.
+/// The effect of untrusted content on a call.
 pub(super) enum TaintDecision {
-    /// As without them.
+    /// No effect.
     Unaffected,
-    /// If it is asked, it is asked for this reason.
+    /// If the call needs approval, this is the reason.
     Annotate(String),
-    /// It is asked for this reason.
+    /// The call needs approval, for this reason.
     Ask(String),
-    /// It is denied for this reason.
+    /// The call is denied, for this reason.
     Deny(String),
 }
 
-/// How a call stands. `by_host`: a rule names the host that it goes to.
+/// The effect on a call. `by_host`: a rule names the host of the call.
 pub(super) fn decide(caution: TaintPolicy, mode: Mode, deed: &CallAccess<'_>, by_host: bool) -> TaintDecision {
     if caution == TaintPolicy::Off || deed.is_read_only() && !is_egress(deed) {
         return TaintDecision::Unaffected;
@@ -80,7 +80,7 @@ pub(super) fn decide(caution: TaintPolicy, mode: Mode, deed: &CallAccess<'_>, by
     }
 }
 
-/// Whether a call can carry something out of the machine.
+/// Whether a call can send data out of the machine.
 pub(super) fn is_egress(deed: &CallAccess<'_>) -> bool {
     deed.spec.effects.contains(Effects::NETWORK) || deed.spec.effects.contains(Effects::SENDS)
 }

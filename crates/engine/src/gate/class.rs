@@ -1,7 +1,7 @@
-//! What a rule with content speaks of: files that are read or written, commands, or addresses.
+//! The class of a rule with content: files that are read or written, commands, or addresses.
 //!
-//! `Bash(rm:*)` in a deny rule means the command `rm`, whichever tool runs it. So a rule's tool name stands for a class,
-//! and the class holds for every tool of every dialect.
+//! `Bash(rm:*)` in a deny rule means the command `rm`, whichever tool runs it. So a rule's tool name denotes a class,
+//! which covers tools of all dialects.
 
 use std::ops::BitOr;
 
@@ -12,7 +12,7 @@ use helve_contract::{AccessRequest, PatternPurpose, name_matches};
 pub struct RuleClass(u8);
 
 impl RuleClass {
-    /// Nothing is known of the tool: the rule holds for the tool alone.
+    /// No class: the rule applies to the named tool alone.
     pub const NONE: Self = Self(0);
     /// The tool reads files.
     pub const READ: Self = Self(1);
@@ -29,7 +29,7 @@ impl RuleClass {
         self.0 & other.0 == other.0 && other.0 != 0
     }
 
-    /// The classes of a tool whose calls use this.
+    /// The classes of a tool with this access request.
     #[must_use]
     pub fn of_request(request: &AccessRequest) -> Self {
         [
@@ -43,7 +43,7 @@ impl RuleClass {
         .fold(Self::NONE, |set, (_, class)| set | class)
     }
 
-    /// The classes of the tools that a rule's tool name, or pattern of names, means in any dialect.
+    /// The classes that a rule's tool name or name pattern denotes, in any dialect.
     #[must_use]
     pub fn of_name(pattern: &str) -> Self {
         let named = |names: &[&str]| names.iter().any(|name| name_matches(pattern, name, PatternPurpose::Restrict));
@@ -61,8 +61,8 @@ impl BitOr for RuleClass {
     }
 }
 
-// Every name and alias that a dialect gives to such a tool, and names that other agents use for one. A test of the
-// dialects compares these lists with what their tools report.
+// All names and aliases of such tools in the dialects, and names in other agents. A test in the dialects crate compares
+// these lists with what the tools report.
 
 const READERS: &[&str] = &[
     "Read",
@@ -98,5 +98,5 @@ const SHELLS: &[&str] = &["Bash", "exec", "process", "run_command", "run_tests",
 
 const FETCHERS: &[&str] = &["WebFetch", "web_fetch"];
 
-/// Names of classes that are no tool of a dialect. Rules may use them.
+/// Class names that are not tools of a dialect. Rules may use them.
 pub const CLASS_NAMES: &[&str] = &["MultiEdit", "run_command", "shell", "Read", "Edit", "Write", "Bash", "WebFetch"];

@@ -1,4 +1,4 @@
-//! What a call means to do: the command it runs, the files it touches, the host it speaks to.
+//! `CallAccess`: what a call would access, from its arguments: the command, the files, the host.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,41 +14,41 @@ use super::{
 };
 use crate::commands::{ParsedCommandLine, is_read_only_command as command_only_looks, parse_argv, parse_line};
 
-/// What a call means to do, as far as its arguments say.
+/// What a call would access, according to its arguments.
 pub(super) struct CallAccess<'a> {
     pub(super) spec: &'a Spec,
     pub(super) args: &'a Value,
     pub(super) call: &'a Call,
-    /// The command line, where the tool runs one.
+    /// The command line, if the tool runs one.
     pub(super) command: Option<String>,
-    /// The same, read. Only once [`read`](Self::read) was asked for.
+    /// The parsed command line, after [`parse_command`](Self::parse_command).
     pub(super) parsed: Option<ParsedCommandLine>,
-    /// Lines that it may run or hand to a shell; only rules that forbid or ask look at them.
+    /// Lines that it may run or pass to a shell; only deny and ask rules check them.
     pub(super) candidates: Vec<ParsedCommandLine>,
     /// The files it names.
     pub(super) targets: Vec<PathTarget>,
-    /// What it does with each of them.
+    /// The access to each of them.
     accesses: Vec<Access>,
-    /// Where links in them lead. Only once [`look`](Self::look) was asked for.
+    /// The targets of links in them, after [`look`](Self::look).
     linked: Vec<(PathTarget, Access)>,
-    /// Where links lead that words and redirections of its command name. Only once [`look`](Self::look) was asked for.
+    /// The targets of links that words and redirections of the command name, after [`look`](Self::look).
     linked_words: Vec<PathTarget>,
-    /// Where it speaks to, where the tool takes an address.
+    /// The host that it connects to, if the tool takes an address.
     pub(super) host: Option<TargetHost>,
-    /// The project scripts that its command runs now, where it runs one. Only once [`look`](Self::look) was asked for.
+    /// The project scripts that its command runs, after [`look`](Self::look).
     pub(super) scripts: Option<Manifests>,
-    /// The same, as it was when the first call of the workspace was judged.
+    /// The same scripts at the time of the first call in the workspace.
     pub(super) first_scripts: Option<Arc<Manifests>>,
     looked: bool,
     request: AccessRequest,
 }
 
-/// Where a call speaks to.
+/// The host that a call connects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TargetHost {
     /// This host.
     Host(String),
-    /// An address that readers may understand differently.
+    /// An address that parsers may interpret differently.
     Ambiguous,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum TargetHost {
 pub(super) enum PathTarget {
     /// Beneath a root.
     Inside { relative: PathBuf, whole: PathBuf },
-    /// Beneath none.
+    /// Outside all roots.
     Outside(PathBuf),
 }
 
@@ -69,14 +69,14 @@ impl PathTarget {
     }
 }
 
-/// The most names that one word of a command is taken for.
+/// The maximum number of file names derived from one word of a command.
 const MAX_NAMES_IN_WORD: usize = 32;
-/// Where tools known only at run time take paths.
+/// Parameters in which tools known only at run time take paths.
 const PATH_PARAMETERS: &[&str] =
     &["file_path", "path", "notebook_path", "source_path", "destination_path", "source", "destination", "paths"];
 
 impl<'a> CallAccess<'a> {
-    /// Looks at what the tool says that it would use, or at the arguments of a tool that cannot say it.
+    /// Uses the tool's access request, or guesses from the argument names of a tool without one.
     pub(super) fn new(spec: &'a Spec, args: &'a Value, call: &'a Call) -> Self {
         let request = spec.access.and_then(|access| access(args)).unwrap_or_else(|| guessed(spec, args));
         let workspace = &call.session.workspace;
@@ -112,7 +112,7 @@ impl<'a> CallAccess<'a> {
         }
     }
 
-    /// Finds out where links in its paths lead, and which project scripts its command runs now.
+    /// Resolves links in its paths, and reads the project scripts that its command runs.
     pub(super) async fn look(&mut self, links: bool) {
         let workspace = &self.call.session.workspace;
         for (target, access) in self.targets.iter().zip(&self.accesses).filter(|_| links) {
@@ -138,30 +138,30 @@ impl<'a> CallAccess<'a> {
         self.looked = true;
     }
 
-    /// Whether it is known where links in its paths lead.
+    /// Whether the links in its paths are resolved.
     pub(super) fn has_looked(&self) -> bool {
         self.looked
     }
 
-    /// Whether the project scripts that its command runs are those that allow rules were made for.
+    /// Whether its command runs the same project scripts that allow rules were made for.
     pub(super) fn runs_first_scripts(&self) -> bool {
         let (Some(now), Some(reading)) = (&self.scripts, &self.parsed) else { return self.looked };
         let first = self.first_scripts.as_ref().map(|first| first.lines(&reading.commands));
         self.looked && first.is_some_and(|first| first == now.lines(&reading.commands))
     }
 
-    /// The address it takes, as it was written.
+    /// The address as written.
     pub(super) fn url(&self) -> Option<&str> {
         self.request.url.as_deref()
     }
 
-    /// Its paths, and where links in them lead, each with what is done there.
+    /// Its paths and the targets of links in them, with the access to each.
     pub(super) fn places(&self) -> impl Iterator<Item = (&PathTarget, Access)> {
         let named = self.targets.iter().zip(self.accesses.iter().copied());
         named.chain(self.linked.iter().map(|(target, access)| (target, *access)))
     }
 
-    /// Reads the command line; the error says which limit it reached.
+    /// Parses the command line; the error names the exceeded limit.
     pub(super) fn parse_command(&mut self) -> Result<(), String> {
         let Some(command) = &self.request.command else { return Ok(()) };
         let mut reading = match &command.line {
@@ -178,7 +178,7 @@ impl<'a> CallAccess<'a> {
         Ok(())
     }
 
-    /// The files that redirections of the command write, from every folder it may be in by then.
+    /// The files that redirections write, for every possible working directory.
     pub(super) fn redirect_targets(&self) -> Vec<PathTarget> {
         let Some(reading) = &self.parsed else { return Vec::new() };
         let files = reading.redirect_targets.iter().flatten().map(String::as_str);
@@ -190,7 +190,7 @@ impl<'a> CallAccess<'a> {
         self.parsed.iter().chain(&self.candidates)
     }
 
-    /// The files that redirections of the command read, from every folder it may be in by then.
+    /// The files that redirections read, for every possible working directory.
     pub(super) fn redirected_from(&self) -> Vec<PathTarget> {
         let files = |reading: &ParsedCommandLine| {
             self.in_every_folder(reading, reading.reads.iter().flatten().map(String::as_str))
@@ -198,13 +198,13 @@ impl<'a> CallAccess<'a> {
         self.readings().flat_map(files).collect()
     }
 
-    /// Where links lead that words and redirections of the command name.
+    /// The targets of links that words and redirections of the command name.
     pub(super) fn linked_words(&self) -> &[PathTarget] {
         &self.linked_words
     }
 
-    /// The files that words of the command's programs name, from every folder it may be in by then. With `changing`, only
-    /// of programs that do more than look.
+    /// The files that words of the command name, for every possible working directory. With `changing`, only for
+    /// programs that are not read-only.
     pub(super) fn named_by_words(&self, changing: bool) -> Vec<PathTarget> {
         let named = |reading: &ParsedCommandLine| {
             let commands = reading.commands.iter().filter(|command| !changing || !command_only_looks(command));
@@ -232,7 +232,7 @@ impl<'a> CallAccess<'a> {
             .collect()
     }
 
-    /// The folder that a command starts in, as the tool finds it.
+    /// The directory in which a command starts, as the tool resolves it.
     pub(super) fn start_dir(&self) -> PathBuf {
         if let Some(path) = self.start_path() {
             return path.host_path();
@@ -242,7 +242,7 @@ impl<'a> CallAccess<'a> {
         given.map_or(dir.clone(), |given| dir.join(given))
     }
 
-    /// The same, where it is a folder that a command may start in.
+    /// The start directory, if a command may start there.
     pub(super) fn start_path(&self) -> Option<SafePath> {
         let session = &self.call.session;
         let here = session.cwd().ok()?;
@@ -252,13 +252,13 @@ impl<'a> CallAccess<'a> {
         }
     }
 
-    /// Whether its command starts at the top of the workspace: allow rules hold there and nowhere else.
+    /// Whether its command starts at the top of the workspace. Allow rules apply only there.
     pub(super) fn starts_at_top(&self) -> bool {
         let top = self.call.workspace_root().map(|top| top.host_path());
         self.start_path().is_some_and(|start| top.is_ok_and(|top| top == start.host_path()))
     }
 
-    /// A file that a redirection would write although the workspace protects it, with the reason.
+    /// A protected file that a redirection would write, with the reason.
     pub(super) fn protected_redirect(&self) -> Option<(String, String)> {
         let rules = self.call.session.workspace.rules();
         self.redirect_targets().iter().find_map(|target| match target {
@@ -269,20 +269,20 @@ impl<'a> CallAccess<'a> {
         })
     }
 
-    /// Whether the tool only looks.
+    /// Whether the tool is read-only.
     pub(super) fn is_read_only(&self) -> bool {
         is_read_only_tool(self.spec)
     }
 }
 
-/// Whether a tool only looks. A tier can make a tool graver than its effects say, never lighter.
+/// Whether a tool is read-only. A tier can be stricter than the effects, never weaker.
 pub(super) fn is_read_only_tool(spec: &Spec) -> bool {
     let grave = [Effects::WRITES, Effects::NETWORK, Effects::EXECUTES, Effects::SPAWNS, Effects::DESTROYS];
     let raised = spec.tier.is_some_and(|tier| tier > Tier::ReadOnly);
     !raised && !grave.iter().any(|effect| spec.effects.contains(*effect))
 }
 
-/// What a call names.
+/// The command and paths that a call names.
 pub(crate) struct NamedPlaces {
     /// The command line that it runs.
     pub(crate) command: Option<String>,
@@ -306,7 +306,7 @@ pub(crate) fn command_and_paths(spec: &Spec, args: &Value, call: &Call) -> Named
     NamedPlaces { command: deed.command, start, paths, on_host }
 }
 
-/// What a tool known only at run time would use, by the usual names of arguments.
+/// The access of a tool known only at run time, guessed from usual argument names.
 fn guessed(spec: &Spec, args: &Value) -> AccessRequest {
     let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
     let url = if spec.effects.contains(Effects::NETWORK) { text("url") } else { None };
@@ -334,8 +334,8 @@ fn has_path_parameter(spec: &Spec) -> bool {
     properties.is_some_and(|it| PATH_PARAMETERS.iter().any(|name| it.contains_key(*name)))
 }
 
-/// What a word of a command may name: itself, and what stands behind an option or a sign in it. `if=key.pem`,
-/// `--file=key.pem`, `-fkey.pem`, `@key.pem`, `-d@key.pem`, `HEAD:key.pem` and `file:///w/key.pem` name a file, too.
+/// The file names that a word of a command may contain: itself, and the parts after an option or separator. Examples:
+/// `if=key.pem`, `--file=key.pem`, `-fkey.pem`, `@key.pem`, `-d@key.pem`, `HEAD:key.pem`, `file:///w/key.pem`.
 fn file_names(word: &str) -> impl Iterator<Item = &str> {
     let behind_signs = word.match_indices(['=', ':', '@', ',']).map(|(at, sign)| &word[at + sign.len()..]);
     let short = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
@@ -356,7 +356,7 @@ fn command_line(value: &Value) -> Option<CommandLine> {
     }
 }
 
-/// The host of an address, in lower case; `None` when it is written so that readers may differ.
+/// The host of an address in lower case; `None` if parsers may interpret the address differently.
 fn url_host(url: &str) -> Option<String> {
     if url.chars().any(|it| it.is_control() || it.is_whitespace() || it == '\\') {
         return None;

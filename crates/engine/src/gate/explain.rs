@@ -1,4 +1,4 @@
-//! Which rule decides about a call, and why. Nothing runs and nobody is asked.
+//! Explains which rule decides about a call. Runs nothing and asks nobody.
 
 use helve_contract::{Access, Call, Spec};
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub enum Outcome {
     Ask,
     /// A rule or the mode denies it.
     Deny,
-    /// It cannot be made, whatever the rules say: the arguments, a protected path, a secret.
+    /// The call is invalid, whatever the rules are: the arguments, a protected path, a secret.
     Refuse,
 }
 
@@ -37,11 +37,11 @@ impl Outcome {
     }
 }
 
-/// What decided.
+/// The reason for an outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Basis {
-    /// A rule of `approval.deny`. `certain` is false where a part of the command is known only when it runs.
+    /// A rule of `approval.deny`. `certain` is false if a part of the command is known only at run time.
     DenyRule {
         /// The rule as written.
         rule: String,
@@ -58,22 +58,22 @@ pub enum Basis {
         /// The rules as written.
         rules: Vec<String>,
     },
-    /// The list of programs in `tools.shell`.
+    /// The program list in `tools.shell`.
     Programs,
     /// A path that is protected or outside of the workspace.
     Path {
         /// The path.
         path: String,
     },
-    /// Untrusted content that came in before (`policy.taint`).
+    /// Untrusted content that the session has read (`policy.taint`).
     UntrustedContent,
     /// The call only reads.
     ReadOnly,
     /// The mode, because no rule covers the call.
     Mode,
-    /// The arguments do not fit the tool, or the command cannot be read.
+    /// The arguments are invalid, or the command cannot be parsed.
     InvalidCall,
-    /// The arguments hold a registered secret.
+    /// The arguments contain a registered secret.
     Secret,
 }
 
@@ -119,21 +119,21 @@ pub struct Explanation {
     pub outcome: Outcome,
     /// What decided.
     pub basis: Basis,
-    /// Why, in words.
+    /// The reason, as text.
     pub why: String,
     /// The approval mode.
     pub mode: &'static str,
     /// The commands of a command line.
     pub commands: Vec<CommandView>,
-    /// What of a command line is not understood.
+    /// The ambiguities of a command line.
     pub unclear: Vec<String>,
     /// The paths that the call names or that redirections write.
     pub paths: Vec<PathView>,
-    /// The host that the call goes to.
+    /// The host that the call connects to.
     pub host: Option<String>,
-    /// The narrowest rules that would let the call pass, where it is asked.
+    /// The narrowest rules that would allow the call, if it needs approval.
     pub suggested_rules: Vec<String>,
-    /// What a person would be asked.
+    /// The approval prompt that a person would see.
     #[serde(skip)]
     pub question: Option<ApprovalRequest>,
 }
@@ -158,14 +158,14 @@ impl Explanation {
 }
 
 impl Gate {
-    /// Which rule decides about a call, and why. Earlier answers of a person do not count.
+    /// Explains which rule decides about a call. Earlier approvals do not count.
     pub(crate) async fn explain(&self, spec: &Spec, args: &Value, call: &Call) -> Explanation {
         let mode = self.mode.get();
         let mut deed = CallAccess::new(spec, args, call);
         if let Err(error) = self.parse_command(&mut deed) {
             return Explanation::refused(&spec.name, mode, Basis::InvalidCall, error.to_string());
         }
-        // The gate reads a line only where something depends on it; here it is always shown.
+        // The gate parses a line only if needed; an explanation always shows it.
         if deed.parsed.is_none() {
             _ = deed.parse_command();
         }
@@ -243,7 +243,7 @@ impl Gate {
         }
     }
 
-    /// What stands behind a refusal, in the order of the gate.
+    /// The basis of a refusal, in the order of the gate.
     fn basis_of_refusal(&self, deed: &CallAccess<'_>) -> (Outcome, Basis) {
         if let Some(rule) = self.deny.iter().find(|rule| rule.matches(deed) == RuleMatch::Yes) {
             return (Outcome::Deny, Basis::DenyRule { rule: rule.source().to_owned(), certain: true });
@@ -299,7 +299,7 @@ impl Gate {
     }
 }
 
-/// The paths of a call with what the workspace says about each.
+/// The paths of a call with the workspace's decision about each.
 fn path_views(deed: &CallAccess<'_>) -> Vec<PathView> {
     let rules = deed.call.session.workspace.rules();
     let named = deed.places().map(|(target, access)| (target.clone(), access));
@@ -309,7 +309,7 @@ fn path_views(deed: &CallAccess<'_>) -> Vec<PathView> {
         .map(|(target, access)| {
             let refused = match &target {
                 PathTarget::Inside { relative, .. } => rules.denial_reason(relative, access).map(str::to_owned),
-                // The sandbox decides about a command; a file tool is refused.
+                // For a command the sandbox decides; a file tool is refused.
                 PathTarget::Outside(_) if deed.command.is_some() => None,
                 PathTarget::Outside(_) => Some("it is outside of the workspace".to_owned()),
             };

@@ -1,4 +1,4 @@
-//! What a person has allowed for a session, and how often one was asked.
+//! Grants: what a person has allowed for a session, and limits on prompts.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,13 +13,13 @@ use super::{
 };
 use crate::commands::{CommandRole, SimpleCommand, base_name, is_read_only_command, quote};
 
-/// The most sessions whose grants are kept; the oldest is forgotten first, and simply asked again.
+/// The maximum number of sessions with grants. The oldest is dropped, and its user is asked again.
 const MAX_SESSIONS: usize = 1000;
-/// The most grants of one session.
+/// The maximum number of grants of one session.
 const MAX_GRANTS: usize = 1000;
-/// The most questions in a minute. Who answers more than this reads none of them.
+/// The maximum number of prompts per minute. More would be approved unread.
 const MAX_PROMPTS_PER_MINUTE: usize = 30;
-/// How often the very same call is put to a person who refuses it.
+/// How often a person is asked about an identical call after denying it.
 const MAX_REPEATED_DENIALS: u8 = 2;
 
 /// Grants of all sessions.
@@ -32,10 +32,10 @@ struct GrantTable {
     order: VecDeque<String>,
 }
 
-/// What one session was asked, and what was allowed.
+/// The prompts and grants of one session.
 #[derive(Default)]
 pub(super) struct SessionGrants {
-    /// Held while a question is open: a person answers one at a time, and an answer may settle the next.
+    /// Held while a prompt is open: a person answers one at a time, and an answer may cover the next call.
     pub(super) prompt_lock: tokio::sync::Mutex<()>,
     inner: Mutex<GrantState>,
 }
@@ -47,17 +47,18 @@ struct GrantState {
     denials: HashMap<String, u8>,
 }
 
-/// One thing that was allowed. It answers the same question only: a yes to the mode's question is none to a rule's.
+/// One grant. It answers one kind of question: an approval required by the mode does not answer one required by a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Grant {
     tool: String,
     rule: Option<String>,
     scope: GrantScope,
-    /// The folder of a command, and the project scripts that it ran: elsewhere and for others it is asked again.
+    /// The directory and project scripts of a command. In other directories or for other scripts the person is asked
+    /// again.
     place: Option<(PathBuf, String)>,
 }
 
-/// How far a yes for the session reaches.
+/// The scope of an approval for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum GrantScope {
     /// Every call of the tool.
@@ -66,11 +67,11 @@ enum GrantScope {
     Host(String),
     /// Commands like this one.
     SimilarCommand(CommandPattern),
-    /// This very command line, in this folder.
+    /// Exactly this command line, in this directory.
     ExactCommand(String),
 }
 
-/// A command that others may be like: the same first words, and no option that it did not have.
+/// A pattern for similar commands: the same first words, and no additional option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CommandPattern {
     first_words: Vec<String>,
@@ -78,7 +79,7 @@ struct CommandPattern {
     options: Option<Vec<String>>,
 }
 
-/// Programs whose subcommand says what they do, with the subcommands whose names may vary. What fetches code is not here.
+/// Programs with subcommands, and the subcommands whose arguments may vary. Programs that fetch code are omitted.
 #[rustfmt::skip]
 const SUBCOMMAND_PROGRAMS: &[(&str, &[&str])] = &[
     ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "nextest", "test", "tree"]),
@@ -137,7 +138,7 @@ impl CommandPattern {
     }
 }
 
-/// How far a yes for the session to this deed would reach.
+/// The scope of an approval for the session of this call.
 fn scopes(deed: &CallAccess<'_>) -> Vec<GrantScope> {
     if let Some(reading) = &deed.parsed
         && reading.is_fully_understood()
@@ -154,7 +155,7 @@ fn scopes(deed: &CallAccess<'_>) -> Vec<GrantScope> {
     }
 }
 
-/// What a yes to a command is bound to: the folder that it starts in, and the scripts of the project that it runs.
+/// What an approval of a command is bound to: its start directory and the project scripts that it runs.
 fn place(deed: &CallAccess<'_>) -> Option<(PathBuf, String)> {
     deed.command.as_ref()?;
     let commands = deed.parsed.as_ref().map(|reading| reading.commands.as_slice()).unwrap_or_default();
@@ -162,12 +163,12 @@ fn place(deed: &CallAccess<'_>) -> Option<(PathBuf, String)> {
     Some((deed.start_dir(), scripts))
 }
 
-/// The commands of a line that need a yes: not those that only look or only wrap another.
+/// The commands of a line that need approval: neither read-only nor mere wrappers.
 pub(super) fn commands_needing_approval(commands: &[SimpleCommand]) -> impl Iterator<Item = &SimpleCommand> {
     commands.iter().filter(|command| command.role != CommandRole::Wrapper && !is_read_only_command(command))
 }
 
-/// What a yes for the session would allow, in words.
+/// What an approval for the session would allow, as text.
 pub(super) fn describe_grant(deed: &CallAccess<'_>) -> String {
     let tool = &deed.spec.name;
     let words: Vec<_> = scopes(deed)
@@ -213,7 +214,7 @@ impl SessionGrants {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether everything that this deed needs was allowed before, for the same reason to ask.
+    /// Whether earlier grants cover this call for the same question.
     pub(super) fn covers(&self, deed: &CallAccess<'_>, rule: Option<&str>) -> bool {
         let inner = self.state();
         let here = place(deed);
@@ -236,7 +237,7 @@ impl SessionGrants {
         }
     }
 
-    /// Keeps a yes for the session.
+    /// Records an approval for the session.
     pub(super) fn add_grant(&self, deed: &CallAccess<'_>, rule: Option<&str>) {
         let mut inner = self.state();
         for scope in scopes(deed) {
@@ -252,7 +253,7 @@ impl SessionGrants {
         }
     }
 
-    /// Counts a question, or says why it is not put.
+    /// Counts a prompt, or returns why it is not shown.
     pub(super) fn check_prompt_limits(&self, deed: &CallAccess<'_>) -> Result<(), String> {
         let mut inner = self.state();
         if inner.denials.get(&call_key(deed)).is_some_and(|times| *times >= MAX_REPEATED_DENIALS) {
@@ -271,7 +272,7 @@ impl SessionGrants {
         Ok(())
     }
 
-    /// Remembers a no.
+    /// Records a denial.
     pub(super) fn record_denial(&self, deed: &CallAccess<'_>) {
         let mut inner = self.state();
         if inner.denials.len() < MAX_GRANTS {
@@ -280,10 +281,10 @@ impl SessionGrants {
     }
 }
 
-/// The same bytes to the same tool.
+/// The key of identical calls.
 fn call_key(deed: &CallAccess<'_>) -> String {
     let args = deed.args.to_string();
-    // A long call is told by its length and beginning: only a refusal hangs on it.
+    // A long call is identified by its length and beginning: this only affects repeated denials.
     let head: String = args.chars().take(4096).collect();
     format!("{}\n{}\n{head}", base_name(&deed.spec.name), args.len())
 }

@@ -1,7 +1,6 @@
-//! The gate: whether a call may run, and who is asked.
+//! The gate: whether a call is allowed, needs an approval or is denied.
 //!
-//! The order is always the same: what is denied, what the plan forbids, what must be asked, what is allowed, and then
-//! the mode. No later step takes back what an earlier one refused.
+//! The order is fixed: deny rules, plan mode, ask rules, allow rules, mode. No later step reverts an earlier refusal.
 
 mod ask;
 mod caution;
@@ -42,27 +41,26 @@ pub(crate) use deed::{NamedPlaces, command_and_paths};
 use given::Grants;
 use rule::RuleMatch;
 
-/// What is asked before a call. Deny rules hold in every mode.
+/// The approval mode. Deny rules apply in every mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Looking passes, everything else is asked.
+    /// Reading is allowed; everything else needs approval.
     #[default]
     Default,
-    /// As `Default`, and changes of files pass.
+    /// Like `Default`, and file changes are allowed.
     AcceptEdits,
-    /// Only looking passes: reads, searches, commands that change nothing, pages of the web, and agents, which are in
-    /// plan mode too.
+    /// Only reading is allowed: files, searches, read-only commands, web pages, and agents, which are in plan mode too.
     Plan,
-    /// As `Default`, but what would be asked is denied.
+    /// Like `Default`, but calls that need approval are denied.
     DontAsk,
-    /// Everything passes that no rule denies or wants asked.
+    /// Everything is allowed that no rule denies or asks about.
     BypassPermissions,
-    /// Nothing is asked; the sandbox is the wall. The way of dialects without approvals.
+    /// Nothing needs approval; the sandbox is the protection. For dialects without approvals.
     Open,
 }
 
 impl Mode {
-    /// Every mode with its name in configuration.
+    /// All modes with their names in settings.
     pub const ALL: [(&'static str, Self); 6] = [
         ("default", Self::Default),
         ("acceptEdits", Self::AcceptEdits),
@@ -77,13 +75,13 @@ impl Mode {
         Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("default", |(name, _)| name)
     }
 
-    /// This mode, or the other one where that lets less pass: a child's is never looser than its parent's.
+    /// The stricter of two modes. A child is never less strict than its parent.
     #[must_use]
     pub fn stricter(self, other: Self) -> Self {
         if self.permissiveness() <= other.permissiveness() { self } else { other }
     }
 
-    /// How much passes without anybody's yes. In `Default` a person may still be asked, so `DontAsk` lets less pass.
+    /// How much is allowed without approval. `Default` can still ask, so `DontAsk` allows less.
     fn permissiveness(self) -> u8 {
         match self {
             Self::Plan => 0,
@@ -112,26 +110,26 @@ impl FromStr for Mode {
     }
 }
 
-/// The half of a switch that holds the mode now.
+/// The bits of a switch with the current mode.
 const CURRENT_MODE_MASK: u8 = 0xf;
-/// Where tools take the kind of an agent.
+/// Parameters that name the kind of an agent.
 const AGENT_KINDS: [&str; 2] = ["subagent_type", "agent_name"];
 
-/// A mode that can be changed while calls come in: by the user, or by his approval of a plan. Cheap to clone; every
-/// clone is the same switch.
+/// A mode that can change between calls: by the user, or by the approval of a plan. Cheap to clone; clones share the
+/// state.
 #[derive(Clone, Debug)]
 pub struct ModeSwitch(Arc<AtomicU8>);
 
 impl ModeSwitch {
-    /// A switch that stands at this mode.
+    /// A switch in this mode.
     pub fn new(mode: Mode) -> Self {
         Self(Arc::new(AtomicU8::new((Mode::Default as u8) << 4 | mode as u8)))
     }
 
-    /// The mode from now on.
+    /// Sets the mode.
     pub fn set(&self, mode: Mode) {
         _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
-            // The mode before a plan stays in the upper half, for when the plan is approved.
+            // The upper bits keep the mode before plan mode, to restore it when the plan is approved.
             let before = if mode == Mode::Plan && old & CURRENT_MODE_MASK != Mode::Plan as u8 {
                 old & CURRENT_MODE_MASK
             } else {
@@ -146,7 +144,7 @@ impl ModeSwitch {
         Mode::from_index(self.0.load(Ordering::SeqCst) & CURRENT_MODE_MASK)
     }
 
-    /// Changes of files pass from now on, unless more passes already.
+    /// Allows file changes from now on, unless the mode already allows more.
     pub fn accept_edits(&self) {
         _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
             let now = Mode::from_index(old & CURRENT_MODE_MASK);
@@ -155,8 +153,7 @@ impl ModeSwitch {
         });
     }
 
-    /// Ends plan mode: the mode is again what it was before, and `Default` if it began with the plan. `None`: there is
-    /// no plan mode to end.
+    /// Ends plan mode and restores the previous mode (`Default` if there was none). `None` if plan mode is not active.
     pub fn end_plan(&self) -> Option<Mode> {
         let ended = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
             (old & CURRENT_MODE_MASK == Mode::Plan as u8).then_some(old >> 4)
@@ -171,7 +168,7 @@ impl From<Mode> for ModeSwitch {
     }
 }
 
-/// Whether a call may run: rules, a mode, and somebody to ask.
+/// Decides about calls with rules, a mode and an approver.
 pub struct Gate {
     mode: ModeSwitch,
     allow: Vec<Rule>,
@@ -206,7 +203,7 @@ impl Refused {
 }
 
 impl Gate {
-    /// A gate without rules, in a mode or at a switch.
+    /// A gate without rules.
     pub fn new(mode: impl Into<ModeSwitch>) -> Self {
         Self {
             mode: mode.into(),
@@ -223,71 +220,71 @@ impl Gate {
         }
     }
 
-    /// What matches needs no question, unless another rule asks or denies.
+    /// Adds an allow rule: matching calls need no approval, unless another rule asks or denies.
     pub fn allow(mut self, rule: Rule) -> Self {
         self.allow.push(rule);
         self
     }
 
-    /// What matches is always asked.
+    /// Adds an ask rule: matching calls always need approval.
     pub fn ask(mut self, rule: Rule) -> Self {
         self.ask.push(rule);
         self
     }
 
-    /// What matches never runs.
+    /// Adds a deny rule: matching calls never run.
     pub fn deny(mut self, rule: Rule) -> Self {
         self.deny.push(rule);
         self
     }
 
-    /// Who is asked. Without one, what would be asked is denied.
+    /// Sets the approver. Without one, calls that need approval are denied.
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
         self
     }
 
-    /// Which programs a command line may name.
+    /// Sets the programs that a command line may run.
     pub fn program_allowlist(mut self, names: ProgramAllowlist) -> Self {
         self.names = Some(names);
         self
     }
 
-    /// What follows when a stranger's words have come in.
+    /// Sets what happens after the session has read untrusted content.
     pub fn taint_policy(mut self, caution: TaintPolicy) -> Self {
         self.taint_policy = caution;
         self
     }
 
-    /// How long an answer may take; later is a no.
+    /// Sets the timeout of approvals; a timeout is a denial.
     pub fn approval_timeout(mut self, patience: Duration) -> Self {
         self.approval_timeout = patience;
         self
     }
 
-    /// In plan mode pages and searches are asked as in `Default`: for an agent whose parent would be asked.
+    /// Asks about pages and searches in plan mode as in `Default`: for an agent whose parent would be asked.
     pub fn asking_web_in_plan(mut self) -> Self {
         self.asks_web_in_plan = true;
         self
     }
 
-    /// The project scripts that allow rules hold for are those in this snapshot: for an agent, its parent's.
+    /// Sets the project scripts that allow rules apply to. An agent uses its parent's snapshot.
     pub fn scripts(mut self, scripts: ScriptSnapshot) -> Self {
         self.scripts = scripts;
         self
     }
 
-    /// The project scripts that allow rules hold for.
+    /// The project scripts that allow rules apply to.
     pub(crate) fn script_snapshot(&self) -> &ScriptSnapshot {
         &self.scripts
     }
 
-    /// What decides its mode.
+    /// The switch of its mode.
     pub(crate) fn mode(&self) -> &ModeSwitch {
         &self.mode
     }
 
-    /// Lets a call pass, or says why not and what to do.
+    /// Allows a call, or returns why not and what to do.
     pub(crate) async fn authorize(&self, spec: &Spec, args: &Value, call: &Call) -> Result<(), Refused> {
         if self.is_free(spec) {
             return Ok(());
@@ -304,15 +301,14 @@ impl Gate {
         }
     }
 
-    /// What [`pass`](Self::pass) would do, without asking anybody: a question that nobody would answer is a denial.
+    /// The result of [`authorize`](Self::authorize) without a prompt. A prompt that nobody can answer is a denial.
     pub(crate) fn decide(&self, spec: &Spec, args: &Value, call: &Call) -> Result<GateDecision> {
         if self.is_free(spec) {
             return Ok(GateDecision::Pass);
         }
         let mut deed = CallAccess::new(spec, args, call);
         self.parse_command(&mut deed)?;
-        // A host that cannot answer at once is not waited for: then links and scripts count as unknown, and rules do not
-        // allow the call.
+        // Does not wait for the host. Without its answer, links and scripts are unknown, and allow rules do not apply.
         _ = self.look(&mut deed).now_or_never();
         let verdict = self.evaluate(&deed).map_err(|refused| refused.error)?;
         let GateDecision::Ask { why, rule, refusal } = verdict else { return Ok(GateDecision::Pass) };
@@ -324,15 +320,15 @@ impl Gate {
         Ok(GateDecision::Ask { why, rule, refusal })
     }
 
-    /// Finds out what the arguments do not say: where links lead, and which project scripts a command runs.
+    /// Reads what the arguments do not contain: link targets and the project scripts of a command.
     async fn look(&self, deed: &mut CallAccess<'_>) {
         let rules = !(self.allow.is_empty() && self.ask.is_empty() && self.deny.is_empty());
         let lenient = matches!(self.mode.get(), Mode::Open | Mode::BypassPermissions);
         if !rules && lenient {
-            // Nothing is asked and nothing is allowed by rule.
+            // Nothing needs approval, and no allow rule applies.
             return;
         }
-        // Before the first call changes anything.
+        // Reads the snapshot before the first call changes anything.
         let has_plan = !deed.call.session.plan_rules().is_empty();
         if has_plan || self.allow.iter().any(Rule::runs_scripts) {
             deed.first_scripts = self.scripts.first(deed.call).await;
@@ -340,7 +336,7 @@ impl Gate {
         deed.look(rules).await;
     }
 
-    /// Looking passes in every mode, unless there is a rule that might be about it or it also sends something.
+    /// Reading is allowed in every mode, unless a rule could match or the call also sends something.
     fn is_free(&self, spec: &Spec) -> bool {
         self.deny.is_empty()
             && self.ask.is_empty()
@@ -348,7 +344,7 @@ impl Gate {
             && !spec.effects.contains(Effects::SENDS)
     }
 
-    /// Somebody to ask, or the refusal where there is nobody.
+    /// The approver, or the refusal if there is none.
     fn askable(&self, deed: &CallAccess<'_>, why: &str) -> Result<&Arc<dyn Approver>> {
         if self.mode.get() == Mode::DontAsk {
             return Err(Error::denied(format!(
@@ -364,7 +360,7 @@ impl Gate {
         })
     }
 
-    /// Reads the command line where something hangs on it. A line too long to be read is then denied, never asked.
+    /// Parses the command line if the decision depends on it. A line above the limits is then denied.
     fn parse_command(&self, deed: &mut CallAccess<'_>) -> Result<()> {
         if deed.command.as_ref().is_some_and(|command| command.contains('\0')) {
             return Err(Error::denied(
@@ -376,7 +372,7 @@ impl Gate {
         let lenient = matches!(self.mode.get(), Mode::Open | Mode::BypassPermissions);
         let cautious = matches!(self.taint_policy, TaintPolicy::Ask | TaintPolicy::Deny);
         if lenient && !rules && !cautious && self.names.is_none() {
-            // Nothing asks what the line says but the protected names, and those the sandbox holds as well.
+            // Only protected names depend on the line here, and the sandbox enforces those too.
             if protects {
                 _ = deed.parse_command();
             }
@@ -385,7 +381,7 @@ impl Gate {
         deed.parse_command().map_err(|why| Error::denied(format!("{why}. Split it into smaller commands.")))
     }
 
-    /// What the rules and the mode say, in the order of the gate.
+    /// The decision of the rules and the mode, in the order of the gate.
     fn evaluate(&self, deed: &CallAccess<'_>) -> Result<GateDecision, Refused> {
         let uncertain = self.check_deny_rules(deed).map_err(Refused::by_rule)?;
         if self.mode.get() == Mode::Plan && !looks_in_plan(deed) {
@@ -434,13 +430,13 @@ impl Gate {
         Ok(GateDecision::Ask { why, rule, refusal: Refusal::Approval })
     }
 
-    /// Whether an allow rule names the host that a call goes to.
+    /// Whether an allow rule names the host of a call.
     fn allows_host(&self, deed: &CallAccess<'_>) -> bool {
         let Some(TargetHost::Host(host)) = &deed.host else { return false };
         self.allow.iter().any(|rule| rule.has_content() && rule.grants(deed) && rule.covers_host(host))
     }
 
-    /// Refuses what is denied; a rule that may be meant, but cannot be decided, comes back.
+    /// Refuses denied calls. Returns a rule that may match but cannot be decided.
     fn check_deny_rules(&self, deed: &CallAccess<'_>) -> Result<Option<&Rule>> {
         let mut uncertain = None;
         for rule in &self.deny {
@@ -494,7 +490,7 @@ impl Gate {
         }
     }
 
-    /// Command rules that the user approved with the plan that is carried out now.
+    /// Command rules that the user approved with the current plan.
     fn rules_of_plan(&self, deed: &CallAccess<'_>) -> Vec<Rule> {
         if self.mode.get() == Mode::Plan || deed.parsed.is_none() {
             return Vec::new();
@@ -503,7 +499,7 @@ impl Gate {
         rules.iter().filter_map(|text| Rule::parse(text).ok()).filter(Rule::names_a_command).collect()
     }
 
-    /// What the mode lets pass when no rule speaks.
+    /// Whether the mode allows a call that no rule covers.
     fn is_allowed_by_mode(&self, deed: &CallAccess<'_>) -> bool {
         let looks = || deed.is_read_only() || deed.parsed.as_ref().is_some_and(commands::is_read_only_line);
         match self.mode.get() {
@@ -514,7 +510,7 @@ impl Gate {
         }
     }
 
-    /// Puts the question. No answer in time, a broken approver and nobody to ask are all a no.
+    /// Asks the approver. A timeout, a failed approver or a missing one is a denial.
     async fn request_approval(&self, deed: &CallAccess<'_>, why: &str, rule: Option<&str>) -> Result<()> {
         let state = self.grants.for_session(&deed.call.session.id);
         let approver = self.askable(deed, why)?;
@@ -557,38 +553,38 @@ impl Gate {
     }
 }
 
-/// Whether a call passes in plan mode: it changes nothing here and sends nothing to anybody.
+/// Whether plan mode allows a call: it changes nothing here and sends nothing.
 fn looks_in_plan(deed: &CallAccess<'_>) -> bool {
-    // An agent is never in a looser mode than whoever starts it, so it only looks as well.
+    // An agent's mode is never less strict than its starter's, so it only reads.
     let starts_agent = deed.spec.effects == Effects::SPAWNS;
     let looks = deed.parsed.as_ref().is_some_and(commands::line_only_reads);
     deed.is_read_only() || looks || starts_agent || reads_web(deed)
 }
 
-/// Whether a call starts an agent whose tools change nothing here. The agent's own calls pass a gate of the same mode,
-/// so a page that it reads is asked for there.
+/// Whether a call starts an agent with read-only tools. The agent's calls pass a gate of the same mode, which asks
+/// about pages.
 fn starts_reader(deed: &CallAccess<'_>) -> bool {
-    // An agent that goes on keeps the tools that it had, whatever kind the call names.
+    // A resumed agent keeps its tools, whatever kind the call names.
     let goes_on = deed.args.get("resume").is_some_and(|it| !it.is_null());
     let raised = deed.spec.tier.is_some_and(|tier| tier > Tier::SideEffecting);
     let kind = AGENT_KINDS.iter().find_map(|name| deed.args.get(*name)?.as_str());
     deed.spec.effects == Effects::SPAWNS && !goes_on && !raised && deed.call.agents().is_read_only(deed.call, kind)
 }
 
-/// Whether a call reads pages or searches, and does nothing else.
+/// Whether a call only reads pages or searches the web.
 fn reads_web(deed: &CallAccess<'_>) -> bool {
     let effects = deed.spec.effects;
     let graver = [Effects::WRITES, Effects::EXECUTES, Effects::SPAWNS, Effects::DESTROYS, Effects::SENDS];
     effects.contains(Effects::NETWORK) && !graver.iter().any(|effect| effects.contains(*effect))
 }
 
-/// What the gate says before anybody is asked.
+/// The decision of the gate before a prompt.
 pub(crate) enum GateDecision {
     Pass,
     Ask {
         why: String,
         rule: Option<String>,
-        /// What kind of refusal it is when nobody approves.
+        /// The kind of refusal if nobody approves.
         refusal: Refusal,
     },
 }
@@ -600,7 +596,7 @@ fn denial_message(reason: &str) -> String {
     }
 }
 
-/// Why the mode asks.
+/// Why the mode requires an approval.
 fn approval_reason(deed: &CallAccess<'_>) -> String {
     match &deed.parsed {
         Some(reading) if !reading.ambiguities.is_empty() => {
@@ -621,7 +617,7 @@ fn describe_ambiguities(deed: &CallAccess<'_>) -> String {
     if text.is_empty() { "it may run what its arguments name".to_owned() } else { text }
 }
 
-/// How the user can allow it from now on.
+/// How the user can allow such calls permanently.
 fn how_to_allow(deed: &CallAccess<'_>) -> String {
     let name = &deed.spec.name;
     let clear = deed.parsed.as_ref().filter(|reading| reading.is_fully_understood());

@@ -1,4 +1,4 @@
-//! A rule: which calls an allow, ask or deny speaks of.
+//! `Rule`: which calls an allow, ask or deny rule matches.
 
 use std::path::{Path, PathBuf};
 
@@ -15,28 +15,28 @@ use crate::commands::{
     CommandRole, ParsedCommandLine, ShellWord, SimpleCommand, base_name, is_read_only_command, plain_words,
 };
 
-/// Which calls an allow, ask or deny speaks of: `Bash(npm test:*)`, `Edit(src/**)`, `mcp__server__*`, `Read`.
+/// The calls that an allow, ask or deny rule matches: `Bash(npm test:*)`, `Edit(src/**)`, `mcp__server__*`, `Read`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     text: String,
     tool: String,
-    /// What its tool name stands for where it denies or asks.
+    /// The class of its tool name, for deny and ask rules.
     class: RuleClass,
     content: Option<RuleContent>,
 }
 
-/// What stands between the parentheses. Which of them counts depends on what the tool takes.
+/// The text in parentheses, parsed in each possible way. The tool decides which one applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RuleContent {
-    /// For commands; `None` when the text cannot be words of a command.
+    /// For commands; `None` if the text cannot be words of a command.
     command: Option<CommandWords>,
-    /// For paths: relative ones are meant from the top of a root.
+    /// For paths; relative ones start at the top of a root.
     path: PathPattern,
     /// For addresses: `domain:example.com`.
     domain: Option<String>,
 }
 
-/// Words of a command, compared as words and never as text.
+/// Words of a command. They are compared as words, never as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CommandWords {
     words: Vec<String>,
@@ -50,28 +50,28 @@ struct PathPattern {
     absolute: bool,
 }
 
-/// Whether a rule speaks of a call.
+/// Whether a rule matches a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RuleMatch {
     /// It does not.
     No,
-    /// It may: part of the call is not known before it runs.
+    /// It may match: a part of the call is known only at run time.
     Possible,
     /// It does.
     Yes,
 }
 
 impl Rule {
-    /// Reads `Tool` or `Tool(content)`. A `*` in the tool's name stands for any letters. A deny or ask rule covers every
-    /// spelling of the name (`-`, `_`, letter case); in an allow rule `_` also stands for `-`.
+    /// Parses `Tool` or `Tool(content)`. A `*` in the tool's name matches any characters. A deny or ask rule covers
+    /// every spelling of the name (`-`, `_`, case); in an allow rule `_` also matches `-`.
     ///
-    /// A deny or ask rule with content holds for every tool of the same class, in every dialect: `Bash(rm:*)` for all
-    /// that run commands, `Read(*.pem)` for all that read or write files, `Edit(src/**)` for all that write them,
-    /// `WebFetch(domain:a.com)` for all that fetch. An allow rule holds for the tool that it names; `Edit` also stands for
-    /// all that only change files, `Read` for all that only look at them.
+    /// A deny or ask rule with content applies to every tool of the same class, in every dialect: `Bash(rm:*)` to all
+    /// that run commands, `Read(*.pem)` to all that read or write files, `Edit(src/**)` to all that write them,
+    /// `WebFetch(domain:a.com)` to all that fetch. An allow rule applies to the named tool; `Edit` also covers all
+    /// tools that only change files, `Read` all that only read them.
     ///
-    /// The content of a command tool is a whole command (`npm test`) or its first words (`npm run test:*`, `git *`);
-    /// of a file tool a path pattern (`src/**`); of a web tool `domain:example.com`.
+    /// The content is a whole command (`npm test`) or its first words (`npm run test:*`, `git *`) for command tools, a
+    /// path pattern (`src/**`) for file tools, and `domain:example.com` for web tools.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let wrong = |why: &str| Err(format!("`{text}` is not a rule: {why}"));
@@ -103,7 +103,7 @@ impl Rule {
         Ok(Self { text: text.to_owned(), tool: tool.to_owned(), class, content })
     }
 
-    /// The rule as it was written.
+    /// The rule as written.
     pub fn source(&self) -> &str {
         &self.text
     }
@@ -114,8 +114,8 @@ impl Rule {
         words.is_some_and(|words| words.words.first().is_some_and(|word| !word.is_empty()))
     }
 
-    /// Whether the rule names a program and one of its usual subcommands, such as `cargo test`. Words that only describe
-    /// an action do not.
+    /// Whether the rule names a program and one of its usual subcommands, such as `cargo test`. A description of an
+    /// action does not.
     pub fn names_a_known_command(&self) -> bool {
         let words = self.content.as_ref().and_then(|content| content.command.as_ref());
         words.is_some_and(|words| super::given::is_known_command(&words.words))
@@ -126,13 +126,13 @@ impl Rule {
         &self.tool
     }
 
-    /// Whether the rule holds for a class of tools where it denies or asks, and not for the named tool alone.
+    /// Whether a deny or ask rule applies to a class of tools, not only to the named tool.
     pub fn has_class(&self) -> bool {
         self.content.is_some() && self.class != RuleClass::NONE
     }
 
-    /// A deny rule on paths as the path rule that hosts and the sandbox hold to, wherever links lead. `None` for rules
-    /// that are not about paths.
+    /// A deny rule on paths as the path rule that hosts and the sandbox enforce, including link targets. `None` for
+    /// rules that are not about paths.
     ///
     /// `Read(secrets/**)` refuses reading and writing, `Edit(…)` writing.
     pub fn path_rule(&self) -> Option<PathRule> {
@@ -140,8 +140,8 @@ impl Rule {
         self.path_rule_as(why, RuleScope { binds_commands: true, ..RuleScope::default() })
     }
 
-    /// An ask rule on paths as the path rule that makes searches leave the files out: a search cannot ask about each file
-    /// that it meets. `None` for rules that are not about reading paths.
+    /// An ask rule on paths as the path rule that makes searches omit the files, because a search cannot ask about each
+    /// file. `None` for rules that are not about reading paths.
     pub fn search_rule(&self) -> Option<PathRule> {
         let why = format!("is left out of searches by the rule {}", self.text);
         let rule = self.path_rule_as(why, RuleScope { only_searches: true, ..RuleScope::default() })?;
@@ -165,17 +165,18 @@ impl Rule {
         words.is_some_and(|words| words.words.first().is_some_and(|program| scripts::runs_scripts(program)))
     }
 
-    /// Whether the rule is about a part of the call only.
+    /// Whether the rule restricts itself to a part of the calls.
     pub(super) fn has_content(&self) -> bool {
         self.content.is_some()
     }
 
-    /// Whether an allow rule covers this tool: by a name of the tool, `Edit` all that change files, `Read` all that look.
+    /// Whether an allow rule covers this tool: by name, as `Edit` (tools that change files) or as `Read` (tools that
+    /// read).
     pub(super) fn grants(&self, deed: &CallAccess<'_>) -> bool {
         deed.spec.is_covered_by(&self.tool, PatternPurpose::Grant) || self.matches_tool_family(deed)
     }
 
-    /// Whether a deny or ask rule covers this tool, in whichever spelling its name was written.
+    /// Whether a deny or ask rule covers this tool, in any spelling of its name.
     fn restricts(&self, deed: &CallAccess<'_>) -> bool {
         deed.spec.is_covered_by(&self.tool, PatternPurpose::Restrict) || self.matches_tool_family(deed)
     }
@@ -188,7 +189,7 @@ impl Rule {
         }
     }
 
-    /// Whether a deny or ask rule speaks of a call. Any part of the call is enough.
+    /// Whether a deny or ask rule matches any part of a call.
     pub(super) fn matches(&self, deed: &CallAccess<'_>) -> RuleMatch {
         let by_name = self.restricts(deed);
         let Some(content) = &self.content else { return if by_name { RuleMatch::Yes } else { RuleMatch::No } };
@@ -213,11 +214,11 @@ impl Rule {
             compared |= by_name && !deed.targets.is_empty();
             hit = hit.max(self.touch_paths(&content.path, deed, by_name));
         }
-        // A rule names this very tool, and nothing in the call can be compared with its content.
+        // The rule names this tool, but nothing in the call can be compared with its content.
         if by_name && !compared { RuleMatch::Possible } else { hit }
     }
 
-    /// Whether a rule on paths speaks of a call: of its files, or of files that its command names.
+    /// Whether a path rule matches a call: its files, or files that its command names.
     fn touch_paths(&self, path: &PathPattern, deed: &CallAccess<'_>, by_name: bool) -> RuleMatch {
         let reads = self.class.has(RuleClass::READ);
         let writes = reads || self.class.has(RuleClass::WRITE);
@@ -229,7 +230,7 @@ impl Rule {
         if !writes || deed.readings().next().is_none() {
             return RuleMatch::No;
         }
-        // Of several lines, or of text for a program that runs, it is not known whether a shell gets it.
+        // For several candidate lines or text for a program, it is unknown whether a shell runs it.
         let certain = if deed.parsed.is_some() { RuleMatch::Yes } else { RuleMatch::Possible };
         let named = || [deed.named_by_words(false), deed.redirected_from(), deed.linked_words().to_vec()].concat();
         if covers(&deed.redirect_targets()) || reads && covers(&named()) {
@@ -243,13 +244,12 @@ impl Rule {
         }
     }
 
-    /// Whether an ask rule speaks of a call. No mount holds such a rule, so a file name that is made at run time counts.
+    /// Whether an ask rule matches a call. No mount enforces such a rule, so run-time file names count as possible.
     pub(super) fn wants_asked(&self, deed: &CallAccess<'_>) -> RuleMatch {
         self.matches(deed).max(if self.may_be_named(deed) { RuleMatch::Possible } else { RuleMatch::No })
     }
 
-    /// Whether the command of a call may name a file of this rule: by words that are known only at run time, or by a folder
-    /// around it.
+    /// Whether the command may name a file of this rule: by words known only at run time, or by a parent directory.
     fn may_be_named(&self, deed: &CallAccess<'_>) -> bool {
         let reads = self.class.has(RuleClass::READ);
         let is_about_paths = reads || self.class.has(RuleClass::WRITE);
@@ -288,7 +288,7 @@ impl Rule {
         })
     }
 
-    /// Whether an allow rule covers this command of a line, word by word.
+    /// Whether an allow rule covers this command, word by word.
     pub(super) fn covers_command(&self, command: &SimpleCommand) -> bool {
         self.content.as_ref().and_then(|content| content.command.as_ref()).is_some_and(|words| words.covers(command))
     }
@@ -297,7 +297,7 @@ impl Rule {
 /// Programs whose words name no file that they read or write.
 const NAMES_NO_FILE: [&str; 8] = ["echo", "printf", "true", "false", ":", "pwd", "sleep", "exit"];
 
-/// Whether the rules allow a whole line together: each command is covered by one of them, or only looks.
+/// Whether the rules allow a whole line: each command is read-only or covered by one of them.
 pub(super) fn all_commands_covered(rules: &[&Rule], commands: &[SimpleCommand]) -> bool {
     commands.iter().all(|command| {
         command.role == CommandRole::Wrapper
@@ -306,7 +306,7 @@ pub(super) fn all_commands_covered(rules: &[&Rule], commands: &[SimpleCommand]) 
     })
 }
 
-/// Whether a tool changes files and does nothing graver.
+/// Whether a tool changes files and has no more severe effect.
 pub(super) fn edits_files(spec: &Spec) -> bool {
     let graver = [Effects::EXECUTES, Effects::NETWORK, Effects::SPAWNS];
     spec.effects.contains(Effects::WRITES) && !graver.iter().any(|effect| spec.effects.contains(*effect))
@@ -319,7 +319,7 @@ impl RuleContent {
             let hidden = if reading.may_hide_programs() { RuleMatch::Possible } else { RuleMatch::No };
             reading.commands.iter().map(|it| words.matches(it)).fold(hidden, RuleMatch::max)
         };
-        // Of several candidates only one will run.
+        // Only one of several candidates will run.
         let most = if deed.candidates.len() > 1 { RuleMatch::Possible } else { RuleMatch::Yes };
         let candidates = deed.candidates.iter().map(|it| touch(it).min(most));
         deed.parsed.iter().map(touch).chain(candidates).max().unwrap_or(RuleMatch::No)
@@ -330,7 +330,7 @@ impl RuleContent {
         Self { command: CommandWords::parse(content), path: PathPattern::parse(content), domain }
     }
 
-    /// What would be read but never match as its writer means it.
+    /// Content that parses but never matches as intended.
     fn validation_error(&self, rule: &str) -> Option<&'static str> {
         let name = self.domain.as_ref().map(|domain| domain.strip_prefix("*.").unwrap_or(domain));
         let named = |it: char| it.is_ascii_alphanumeric() || "-._:".contains(it);
@@ -357,18 +357,18 @@ impl CommandWords {
         }
     }
 
-    /// Whether an allow rule covers a command: the same words, all of them known.
+    /// Whether an allow rule covers a command: the same words, all known.
     fn covers(&self, command: &SimpleCommand) -> bool {
         let known: Option<Vec<_>> = command.words.iter().map(|word| word.as_literal()).collect();
         let Some(known) = known else { return false };
         let begins = known.len() >= self.words.len() && self.words.iter().zip(&known).all(|(rule, word)| rule == word);
         let is_whole = known.len() == self.words.len() && !command.has_runtime_args;
-        // What a prefix lets follow does not lead to another folder or manifest.
+        // Words after a prefix must not select another directory or manifest.
         begins && (is_whole || self.allows_more && !works_elsewhere(command))
     }
 
-    /// Whether a deny or ask rule touches a command. The program counts without its folder, and options that stand
-    /// before the subcommand do not hide it: `git -C x push` is `git push`.
+    /// Whether a deny or ask rule matches a command. It ignores the program's directory and options before the
+    /// subcommand: `git -C x push` is `git push`.
     fn matches(&self, command: &SimpleCommand) -> RuleMatch {
         let words: Vec<Option<&str>> = command.words.iter().map(|word| word.as_literal()).collect();
         let Some((program, rest)) = words.split_first() else { return RuleMatch::No };
@@ -395,7 +395,7 @@ impl CommandWords {
             match words.get(at) {
                 Some(Some(word)) if word == want => {}
                 Some(Some(_)) => return RuleMatch::No,
-                // A word that is made at run time can become any words.
+                // A word known only at run time can expand to any words.
                 Some(None) => return RuleMatch::Possible,
                 None if more => return RuleMatch::Possible,
                 None => return RuleMatch::No,
@@ -412,7 +412,7 @@ impl CommandWords {
     }
 }
 
-/// Whether the arguments of another program have the words of a rule in them, so that it may run the command: `ssh h rm x`,
+/// Whether the arguments of another program contain the words of a rule, so that it may run the command: `ssh h rm x`,
 /// `python3 -c 'os.system("rm x")'`, `tar --to-command='rm x'`. No list of such programs is complete.
 fn mentions(command: &SimpleCommand, program: &str, wanted: &[String]) -> bool {
     /// Options whose argument is a text for people.
@@ -420,7 +420,7 @@ fn mentions(command: &SimpleCommand, program: &str, wanted: &[String]) -> bool {
     let text = |word: &'_ ShellWord| word.as_literal().or(word.pattern()).unwrap_or_default().to_owned();
     let words: Vec<String> = command.words.iter().skip(1).map(text).collect();
     let is_text = |at: usize| at > 0 && TEXTS.contains(&words[at - 1].as_str());
-    // Git runs programs only by settings, aliases and a few options; its own subcommands have names of programs.
+    // Git runs programs only through settings, aliases and a few options; some subcommands share names with programs.
     let runs = |word: &str| program != "git" || word.contains(['!', '=']) || word.contains("exec");
     let parts: Vec<&str> = words
         .iter()
@@ -433,7 +433,7 @@ fn mentions(command: &SimpleCommand, program: &str, wanted: &[String]) -> bool {
     wanted.all(|word| parts.contains(&word))
 }
 
-/// Where the subcommand may be: at the beginning, or behind options that each may take the next word.
+/// Possible positions of the subcommand: first, or after options that may each take a value.
 fn subcommand_positions(words: &[Option<&str>]) -> Vec<usize> {
     let mut starts = vec![0];
     let mut at = 0;
@@ -449,12 +449,12 @@ fn subcommand_positions(words: &[Option<&str>]) -> Vec<usize> {
 
 impl PathPattern {
     fn parse(content: &str) -> Self {
-        // `//etc/**` is how the real root is written where `/` means the workspace; both are read as absolute.
+        // `//etc/**` means the real root where `/` means the workspace; both are parsed as absolute.
         Self { glob: PathGlob::new(content.trim_start_matches("./")), absolute: content.starts_with('/') }
     }
 
-    /// Whether a word that a shell expands may become a name that this pattern matches. Of a word with wildcards only, the
-    /// end is known.
+    /// Whether a word that a shell expands may become a name that this pattern matches. For a word of wildcards only,
+    /// just the end is known.
     fn may_match(&self, word: &str) -> bool {
         let is_plain = |it: char| it.is_ascii_alphanumeric() || "._-/*?".contains(it);
         let tail = |text: &str| text.rsplit(['*', '?', '/']).next().unwrap_or_default().to_ascii_lowercase();
@@ -463,7 +463,7 @@ impl PathPattern {
         !word.chars().all(is_plain) || pattern.ends_with("**") || ours.ends_with(&other) || other.ends_with(&ours)
     }
 
-    /// Whether what the pattern names lies in this folder, which is not the top of a root.
+    /// Whether the pattern names something in this directory, which is not the top of a root.
     fn is_beneath(&self, target: &PathTarget) -> bool {
         match target {
             PathTarget::Inside { relative, .. } if !self.absolute => self.glob.names_something_in(relative),
@@ -481,13 +481,13 @@ impl PathPattern {
     }
 }
 
-/// Whether a host is the domain or beneath it.
+/// Whether a host is the domain or a subdomain.
 fn is_in_domain(host: &str, domain: &str) -> bool {
     let domain = domain.strip_prefix("*.").unwrap_or(domain);
     host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
 }
 
-/// Where a path leads, without touching the disk.
+/// Resolves a path without disk access.
 pub(super) fn resolve_target(workspace: &Workspace, from: Option<&Path>, path: &str) -> PathTarget {
     let top = workspace.roots().first().map(|root| root.dir.clone()).unwrap_or_default();
     let start = from.map_or_else(|| top.clone(), |from| top.join(from));
@@ -501,7 +501,7 @@ pub(super) fn resolve_target(workspace: &Workspace, from: Option<&Path>, path: &
     }
 }
 
-/// The path beneath a root of a place on this machine, for looking at its links. Rules do not count here.
+/// The path beneath a root for a path on this machine, to resolve its links. Ignores path rules.
 pub(super) fn locate(workspace: &Workspace, whole: &Path) -> Option<SafePath> {
     let dirs = workspace.roots().iter().filter_map(|root| Some((root, whole.strip_prefix(&root.dir).ok()?)));
     let (root, relative) = dirs.min_by_key(|(_, rest)| rest.components().count())?;

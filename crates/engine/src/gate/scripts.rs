@@ -1,7 +1,7 @@
-//! Project scripts: what `npm test` or `make build` runs stands in a file of the project, which a call can change.
+//! Project scripts: `npm test` or `make build` run lines from a project file, which a call can change.
 //!
-//! A yes or an allow rule for such a command holds for the script as it was then. When the script's lines change, the
-//! command is asked about again.
+//! An approval or allow rule for such a command applies to the script as it was then. If the script changes, the
+//! command needs approval again.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::deed::CallAccess;
 use crate::commands::{SimpleCommand, base_name};
 
-/// Files that say what a script runner runs, each with its runners.
+/// Manifests with scripts, and the programs that run them.
 const MANIFESTS: &[(&str, &[&str])] = &[
     ("package.json", NODE),
     ("GNUmakefile", &["make", "gmake"]),
@@ -28,10 +28,10 @@ const MANIFESTS: &[(&str, &[&str])] = &[
     (".cargo/config", &["cargo"]),
 ];
 const NODE: &[&str] = &["npm", "pnpm", "yarn", "bun"];
-/// The longest manifest that is read.
+/// The maximum size of a manifest.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
-/// Options by which a program works in another folder or with another manifest than the one of its working directory.
+/// Options that make a program use another directory or manifest than its working directory's.
 const ELSEWHERE: &[(&str, &[&str])] = &[
     ("npm", &["--prefix", "-C", "--workspace", "-w", "--userconfig", "--globalconfig", "--script-shell"]),
     ("pnpm", &["--dir", "-C", "--filter", "-F", "--script-shell"]),
@@ -45,7 +45,7 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
     ("git", &["-C", "--git-dir", "--work-tree", "-c", "--exec-path"]),
 ];
 
-/// Whether a command names another folder or manifest than that of its working directory.
+/// Whether a command names another directory or manifest than its working directory's.
 pub(super) fn works_elsewhere(command: &SimpleCommand) -> bool {
     let mut words = command.words.iter().map(|word| word.as_literal());
     let Some(Some(program)) = words.next() else { return false };
@@ -64,12 +64,12 @@ pub(super) fn runs_scripts(program: &str) -> bool {
     MANIFESTS.iter().any(|(_, runners)| runners.contains(&base_name(program)))
 }
 
-/// The manifests of a folder, as they are at one time.
+/// The manifests of a directory at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifests(Vec<(&'static str, String)>);
 
 impl Manifests {
-    /// Reads the manifests that count for a folder: in it, or else in the nearest folder above it beneath the root.
+    /// Reads the manifests of a directory, or of the nearest parent beneath the root.
     pub(super) async fn read(call: &Call, folder: &SafePath) -> Self {
         let mut found = Vec::new();
         for (name, _) in MANIFESTS {
@@ -84,7 +84,7 @@ impl Manifests {
         Self(found)
     }
 
-    /// What stands in the manifests about these commands: the same text as long as they run the same scripts.
+    /// The manifest lines about these commands. The text is equal as long as they run the same scripts.
     pub(super) fn lines(&self, commands: &[SimpleCommand]) -> String {
         let lines = commands.iter().flat_map(|command| {
             let program = command.program().map(base_name).unwrap_or_default();
@@ -98,8 +98,8 @@ impl Manifests {
     }
 }
 
-/// The script that a command of a Node package manager runs, with those that run before and after it. All scripts where
-/// the command names none: `npm install` runs several.
+/// The script that a command of a Node package manager runs, with its pre and post scripts. All scripts if the command
+/// names none: `npm install` runs several.
 fn node_scripts(manifest: &str, command: &SimpleCommand) -> String {
     let Ok(manifest) = serde_json::from_str::<Value>(manifest) else { return manifest.to_owned() };
     let scripts = &manifest["scripts"];
@@ -115,8 +115,8 @@ fn node_scripts(manifest: &str, command: &SimpleCommand) -> String {
     }
 }
 
-/// The manifests at the top of each workspace when its first call was judged. Allow rules hold for these scripts. Cheap to
-/// clone; clones share what they hold, so that an agent is held to what its parent saw.
+/// The manifests of each workspace at the time of its first call. Allow rules apply to these scripts. Cheap to clone;
+/// clones share the data, so an agent uses its parent's snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptSnapshot(Arc<Mutex<HashMap<PathBuf, Arc<Manifests>>>>);
 
@@ -125,7 +125,7 @@ impl ScriptSnapshot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(top).cloned()
     }
 
-    /// The manifests of the workspace as they were at first; they are read now if nobody has.
+    /// The first manifests of the workspace; reads them if nobody has.
     pub(super) async fn first(&self, call: &Call) -> Option<Arc<Manifests>> {
         let top = call.workspace_root().ok()?;
         if let Some(known) = self.get(&top.host_path()) {
@@ -137,7 +137,7 @@ impl ScriptSnapshot {
     }
 }
 
-/// The scripts that a call would run now, as text; `None` where it runs none.
+/// The scripts that a call would run now; `None` if it runs none.
 pub(super) async fn current(deed: &CallAccess<'_>) -> Option<Manifests> {
     let reading = deed.parsed.as_ref()?;
     if !reading.commands.iter().any(|command| command.program().is_some_and(runs_scripts)) {

@@ -1,4 +1,4 @@
-//! Rules that a prompt proposes: the narrowest that let a call pass, and what a broader one would allow.
+//! Suggested rules for a prompt: the narrowest ones that allow a call, and what a broader one would allow.
 
 use super::{
     Rule,
@@ -64,7 +64,7 @@ fn for_paths(tool: &str, targets: &[PathTarget]) -> Suggestion {
         match target {
             PathTarget::Inside { relative, .. } if !relative.as_os_str().is_empty() => {
                 let path = relative.to_string_lossy();
-                // A pattern would mean more than this file.
+                // As a pattern, the name would match more than this file.
                 if path.contains(['*', '?', '[', ']', '{', '}', '(', ')', '\\']) || path.starts_with(['~', '!']) {
                     return Suggestion::default();
                 }

@@ -1,10 +1,10 @@
-//! What stands around the JSON: code fences, prose, a function call, one level of escaping too many.
+//! Text around the JSON: code fences, prose, a function call, one level of escaping too many.
 
 use serde_json::Value;
 
 use super::{RepairLog, is_whitespace_like, reader::LenientParser};
 
-/// Reads the one value in a text that is not valid JSON.
+/// Parses the value inside a text that is not valid JSON.
 pub(super) fn parse_embedded(text: &str, mends: &mut RepairLog) -> Result<Value, String> {
     if let Some(plain) = unescaped(text) {
         mends.harmless("every quote was escaped");
@@ -21,7 +21,7 @@ pub(super) fn parse_embedded(text: &str, mends: &mut RepairLog) -> Result<Value,
     let value = match reader.peek() {
         Some('{' | '[') => reader.value()?,
         Some(quote @ ('"' | '\'' | '`')) if is_object_in_quotes(&reader.rest()[1..]) => {
-            // Read as text it would be unescaped once too often.
+            // Parsed as a string, it would be unescaped twice.
             reader.repairs.harmless("quotes around the JSON");
             reader.advance(1);
             let value = reader.value()?;
@@ -46,7 +46,7 @@ pub(super) fn parse_embedded(text: &str, mends: &mut RepairLog) -> Result<Value,
     check_trailing(reader, value)
 }
 
-/// Looks at what stands behind the value. Another value there means that nobody can know which one was meant.
+/// Checks the text after the value. A second value makes the input ambiguous.
 fn check_trailing(mut reader: LenientParser<'_, '_>, value: Value) -> Result<Value, String> {
     loop {
         reader.skip_whitespace();
@@ -95,7 +95,7 @@ fn is_function_name(before: &str) -> bool {
     name.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_alphanumeric() || b"_.$".contains(&it)))
 }
 
-/// The text with one level of escaping taken off, if its very first quote is escaped.
+/// The text with one level of escaping removed, if its first quote is escaped.
 fn unescaped(text: &str) -> Option<String> {
     let inside = text.trim_start_matches(is_whitespace_like).strip_prefix(['{', '['])?;
     if !inside

@@ -1,8 +1,8 @@
-//! Reading the JSON that models send, which is not always JSON.
+//! Repairs invalid JSON from models.
 //!
-//! Valid JSON is read as it is. Anything else goes through one lenient pass, in linear time, that notes each mend and
-//! how far it can be trusted: [`Risk::Harmless`] where only the spelling was wrong, [`Risk::Guess`] where a value may
-//! mean something else, [`Risk::Truncated`] where the text ends in the middle of one.
+//! Valid JSON is parsed unchanged. Other input goes through one lenient pass in linear time, which records each repair
+//! and its risk: [`Risk::Harmless`] if only the syntax was wrong, [`Risk::Guess`] if a value may mean something else,
+//! [`Risk::Truncated`] if the text ends inside a value.
 
 mod around;
 mod bare;
@@ -14,46 +14,46 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// Longer arguments are not read at all.
+/// The maximum length of arguments.
 const MAX_INPUT_BYTES: usize = 32 << 20;
 
-/// What a mend may have done to the meaning. The order is the order of danger.
+/// How a repair may have changed the meaning, in increasing order of danger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
-    /// Nothing: only the spelling was wrong.
+    /// Not at all: only the syntax was wrong.
     Harmless,
-    /// A value may mean something else than what was sent.
+    /// A value may differ from the intended one.
     Guess,
-    /// The text ends in the middle of a value. Never good for running anything.
+    /// The text ends inside a value. Such a call must not run.
     Truncated,
 }
 
-/// One thing that was mended.
+/// One thing that was repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArgumentRepair {
-    /// What was the matter.
+    /// What was wrong.
     pub what: Cow<'static, str>,
-    /// What the mend may have done to the meaning.
+    /// How it may have changed the meaning.
     pub risk: Risk,
 }
 
-/// A value, and what had to be mended to read it.
+/// A value and the repairs needed to parse it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repaired {
     /// The value.
     pub value: Value,
-    /// What was mended, each thing once, in the order of the text.
+    /// The repairs, each once, in source order.
     pub repairs: Vec<ArgumentRepair>,
 }
 
 impl Repaired {
-    /// How far the whole can be trusted.
+    /// The highest risk of all repairs.
     pub fn risk(&self) -> Risk {
         self.repairs.iter().map(|mend| mend.risk).max().unwrap_or(Risk::Harmless)
     }
 }
 
-/// Reads a value from a text, mending what can be mended. The error says why there is nothing to read.
+/// Parses a value and repairs it if necessary. The error says why it cannot be parsed.
 pub fn repair_json(text: &str) -> Result<Repaired, String> {
     if text.len() > MAX_INPUT_BYTES {
         return Err(format!("{} bytes are more than the {MAX_INPUT_BYTES} that are read", text.len()));
@@ -67,7 +67,7 @@ pub fn repair_json(text: &str) -> Result<Repaired, String> {
     Ok(Repaired { value, repairs: mends.0 })
 }
 
-/// The mends so far, each kind once.
+/// The repairs so far, each kind once.
 struct RepairLog(Vec<ArgumentRepair>);
 
 impl RepairLog {
@@ -95,7 +95,7 @@ impl RepairLog {
     }
 }
 
-/// Blank in the eyes of a reader, if not of the standard.
+/// Whether a character looks like whitespace but is not JSON whitespace.
 fn is_whitespace_like(it: char) -> bool {
     it.is_whitespace() || helve_contract::invisible(it).is_some()
 }

@@ -14,7 +14,7 @@ pub(super) enum JsonContainer {
     List,
 }
 
-/// A place in a text, and what was mended on the way to it.
+/// A place in a text, and what was repaired on the way to it.
 pub(super) struct LenientParser<'a, 'm> {
     text: &'a str,
     at: usize,

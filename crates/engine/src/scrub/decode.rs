@@ -1,5 +1,5 @@
-//! What a text may stand for: decoded escapes, base64, hexadecimal, numbers, compressed data, joined fields and shell
-//! variables. [`decoded`] does one step; the search for secrets repeats it.
+//! Decodes texts: escapes, base64, hexadecimal, character codes, compressed data, joined fields and shell variables.
+//! [`decoded`] does one step; the search for secrets repeats it.
 
 use std::{collections::HashMap, io::Read, iter::Peekable, str::Chars};
 

@@ -1,7 +1,7 @@
-//! Taking secrets out of what leaves the engine.
+//! Redacts secrets from everything that leaves the engine.
 //!
-//! One scan looks for the few words and prefixes that a secret can stand behind; only there is looked closer. Clean
-//! text costs that scan and no copy. Ids, hashes and ordinary code stay: what is taken out has to look like a secret.
+//! One scan searches for the keywords and prefixes of secrets; only their context is examined further. Text without
+//! secrets costs this scan and no copy. Ids, hashes and ordinary code stay.
 
 mod decode;
 mod forms;
@@ -15,24 +15,24 @@ use serde_json::Value;
 
 use forms::Needle;
 
-/// What stands in place of a secret.
+/// The replacement of a secret.
 pub(crate) const REDACTED: &str = "[REDACTED]";
-/// Shorter texts would be found everywhere.
+/// Shorter texts would match everywhere.
 const MIN_SECRET_LEN: usize = 4;
 
-/// What is taken for a secret.
+/// Finds and redacts secrets.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
     shapes: bool,
-    /// Texts that are secret whatever they look like, in every usual form, the longest first.
+    /// Registered secrets in all usual forms, the longest first.
     secrets: Vec<String>,
-    /// Baits: worthless, seen by the model, and told of when it tries to send them.
+    /// Canaries: worthless values that the model sees. An attempt to send one is reported.
     canaries: Vec<String>,
-    /// What may not leave, and whether it is a bait.
+    /// What may not leave the machine, and whether it is a canary.
     egress_needles: Vec<(Needle, Leak)>,
 }
 
-/// What was about to leave.
+/// What a call tried to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leak {
     /// A registered secret.
@@ -52,17 +52,17 @@ impl Leak {
 }
 
 impl Redactor {
-    /// The shapes of keys, tokens, passwords and private keys.
+    /// Redacts keys, tokens, passwords and private keys by their form.
     pub fn standard() -> Self {
         Self { shapes: true, ..Self::default() }
     }
 
-    /// Nothing at all.
+    /// Redacts nothing.
     pub fn disabled() -> Self {
         Self::default()
     }
 
-    /// The standard shapes, and these texts wherever they appear. Texts of fewer than 4 bytes are left aside.
+    /// Redacts the standard forms and these texts. Ignores texts of fewer than 4 bytes.
     pub fn with_secrets(secrets: Vec<String>) -> Self {
         let kept: Vec<String> = secrets.into_iter().filter(|it| it.trim().len() >= MIN_SECRET_LEN).collect();
         let needles = kept.iter().map(|it| (Needle::new(it.trim()), Leak::Secret)).collect();
@@ -72,7 +72,7 @@ impl Redactor {
         Self { shapes: true, secrets, egress_needles: needles, ..Self::default() }
     }
 
-    /// The same, with baits that may be seen but not sent. Texts of fewer than 8 bytes are left aside.
+    /// Adds canaries, which may be seen but not sent. Ignores texts of fewer than 8 bytes.
     #[must_use]
     pub fn with_canaries(mut self, canaries: &[String]) -> Self {
         let long = canaries.iter().map(|it| it.trim()).enumerate().filter(|(_, it)| it.len() >= 8);
@@ -83,12 +83,12 @@ impl Redactor {
         self
     }
 
-    /// What in these arguments may not leave the machine, in the forms that are known.
+    /// A secret or canary in these arguments that may not leave the machine, in any known form.
     pub(crate) fn find_leak(&self, args: &Value) -> Option<Leak> {
         if self.egress_needles.is_empty() { None } else { forms::find_encoded(args, &self.egress_needles).copied() }
     }
 
-    /// The value as it may be recorded: without secrets, and without baits.
+    /// The value for records: without secrets and canaries.
     pub(crate) fn redacted(&self, mut value: Value) -> Value {
         if self.find_leak(&value).is_some() {
             self.redact_value(&mut value);
@@ -107,7 +107,7 @@ impl Redactor {
         event.with_data(&self.redacted(event.data()))
     }
 
-    /// Whether a value may be recorded as it is.
+    /// Whether a value can be recorded unchanged.
     pub(crate) fn is_recordable(&self, value: &Value) -> bool {
         self.find_leak(value).is_none() && self.has_no_secret(value)
     }
@@ -124,7 +124,7 @@ impl Redactor {
         }
     }
 
-    /// Takes baits out of a scrubbed value before it is recorded: a model sees them, a record does not keep them.
+    /// Removes canaries from a redacted value before it is recorded: models see them, records must not contain them.
     pub(crate) fn remove_canaries(&self, value: &mut Value) {
         if !self.canaries.is_empty() {
             replace_in_value(value, &self.canaries);
@@ -147,7 +147,7 @@ impl Redactor {
         text
     }
 
-    /// Takes secrets out of all texts in a value; says whether there were any.
+    /// Redacts secrets in all texts of a value; returns whether there were any.
     pub fn redact_value(&self, value: &mut Value) -> bool {
         let mut any = false;
         match value {
@@ -159,7 +159,7 @@ impl Redactor {
         any
     }
 
-    /// Takes secrets out of the words, the data and the remarks of a reply.
+    /// Redacts secrets in the text, data and remarks of a reply.
     pub(crate) fn redact_reply(&self, reply: &mut Reply) {
         if !self.shapes && self.secrets.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Where in a text a secret stands: behind which words, in which shapes.
+//! Finds secrets in a text: by keywords before them and by their form.
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -7,11 +7,11 @@ use regex::Regex;
 
 use super::{REDACTED, value};
 
-/// How far behind a word its value is looked for.
+/// How far after a keyword its value is searched.
 const LOOKAHEAD_BYTES: usize = 700;
 
-/// Everything that a secret can begin with or stand behind. A reply is read by this from its beginning to its end, so it
-/// is a search for words and not an expression.
+/// Everything that a secret can start with or follow. Every reply is scanned for it, so it is a word search and not a
+/// regular expression.
 static ANCHORS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let all = secret_keywords().into_iter().chain(KEY_PREFIXES.map(str::to_owned));
     AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::LeftmostFirst).build(all).ok()
@@ -81,8 +81,8 @@ const KEYWORD_STEMS: [&str; 8] = ["bearer", "basic", "secret", "key", "passw", "
 /// How many texts one search looks for: with more of them it sees some in every line.
 const MAX_NEEDLES_PER_SEARCH: usize = 16;
 
-/// Pieces in small letters, of which every anchor holds one: first the words, then those of what is spelt. Few enough in each
-/// search that many bytes are looked at at once. Where they are not, no anchor is.
+/// Lower-case fragments, one of which is in every anchor: first keywords, then key prefixes. Each search has few enough
+/// to be vectorised. Text without a fragment has no anchor.
 static PREFILTERS: LazyLock<Option<Vec<packed::Searcher>>> = LazyLock::new(|| {
     let short = ["sk_", "rk_", "xox"];
     let spelt = KEY_PREFIXES.map(str::to_ascii_lowercase);

@@ -1,4 +1,4 @@
-//! Whether a value behind a telling name is a secret, or code, a placeholder, a number.
+//! Whether a value after a name such as `password` is a secret, or code, a placeholder, a number.
 
 /// Longer values are content, not secrets.
 const MAX_SECRET_LEN: usize = 512;
@@ -107,7 +107,7 @@ fn looks_random(text: &str) -> bool {
     digits > 0 && ((cases && many) || (signs && digits > 1) || digits * 3 >= text.len())
 }
 
-/// A placeholder, a variable, or what was scrubbed before.
+/// A placeholder, a variable, or what was redacted before.
 pub(super) fn is_placeholder(text: &str) -> bool {
     const WORDS: [&str; 14] = [
         "redacted",

@@ -1,4 +1,4 @@
-//! A dialect with three tools, a session that reaches nothing, and an ear for events.
+//! Test support: a dialect with three tools, a session without ports, and an event listener.
 
 use std::{
     sync::{Arc, Mutex},
@@ -13,7 +13,7 @@ use helve_contract::{
 use helve_engine::{Dialect, Engine, EngineBuilder, EventLog, Limit, MessageTemplates, Mode, OutputLimits, Role};
 use serde_json::{Value, json};
 
-/// What the events said, in order.
+/// The received events, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Ear(Arc<Mutex<Vec<Value>>>);
 
@@ -31,7 +31,7 @@ impl Ear {
     }
 }
 
-/// `Say` looks only, `Put` changes things, `Run` executes.
+/// `Say` is read-only, `Put` changes things, `Run` executes.
 pub(crate) fn dialect() -> Dialect {
     Dialect {
         name: "tiny",

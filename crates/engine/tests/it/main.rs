@@ -1,4 +1,4 @@
-//! A tiny dialect through the whole pipeline.
+//! Tests of a small dialect through the whole pipeline.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod events;

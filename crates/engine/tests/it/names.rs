@@ -1,4 +1,4 @@
-//! Which tools there are, and what a name leads to.
+//! Tests of tool selection and name lookup.
 
 use helve_contract::{Effects, Entry, Reply};
 use helve_engine::BuildError;
@@ -168,7 +168,7 @@ async fn tools_from_outside_come_and_go() {
     let names = || engine.specs().map(|spec| spec.name.clone()).collect::<Vec<_>>();
     let before = names();
 
-    // What is turned off stays out, and what a model cannot tell apart is no news.
+    // Disabled tools stay out, and an unchanged list causes no notification.
     let same = vec![extra("Mine", json!({})), extra("BadOne", json!({}))];
     assert_eq!(engine.replace_external_tools(same), Ok(false));
     assert_eq!(names(), before);
@@ -179,7 +179,7 @@ async fn tools_from_outside_come_and_go() {
     assert!(engine.run("Mine", "{}", call()).await.text.contains("Mine"), "it is told that it is gone");
     assert_eq!(names().last().map(String::as_str), Some("Late"));
 
-    // A table that cannot be is refused whole, and the one before stays.
+    // An invalid list is refused completely, and the previous one stays.
     let twice = vec![extra("Say", json!({}))];
     assert_eq!(engine.replace_external_tools(twice), Err(BuildError::Duplicate("Say".into())));
     assert!(engine.get("Late").is_some());

@@ -1,4 +1,4 @@
-//! From what a model sends to what it gets.
+//! Tests from the model's arguments to the reply.
 
 use std::{
     fs,
@@ -160,7 +160,7 @@ async fn a_turn_keeps_its_order() {
 #[tokio::test]
 async fn calls_that_only_look_overlap_and_others_never_do() {
     let schema = json!({ "type": "object", "properties": {} });
-    // Nobody gets through before all three have come.
+    // Nobody continues before all three have arrived.
     let meeting = Arc::new(Barrier::new(3));
     let look = Entry::dynamic(spec("Meet", Effects::READS, schema.clone()), move |_, _| {
         let meeting = meeting.clone();

@@ -1,4 +1,4 @@
-//! What the record of calls holds.
+//! Tests of the record of calls.
 
 use std::{fs, sync::Arc};
 
@@ -59,7 +59,7 @@ async fn an_event_tells_all_but_secrets() {
     engine.run("put", "{'file_path': 'a', 'content': 'password=hunter2'}", call()).await;
     let heard = ear.heard();
     let args = json!({ "file_path": "a", "content": "password=[REDACTED]" });
-    // The same identity at the beginning and the end, whatever the caller calls it.
+    // The same id at the start and the end, whatever the caller's id is.
     let id = heard[0]["data"]["callId"].clone();
     assert!(helve_contract::ids::is_id(id.as_str().unwrap()), "{id}");
     let mended = json!(["`put` was taken for `Put`", "mended the arguments: quotes that are not JSON's"]);

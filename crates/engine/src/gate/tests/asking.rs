@@ -1,4 +1,4 @@
-//! Questions and answers.
+//! Tests of approval prompts and decisions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -243,7 +243,7 @@ impl Approver for Silent {
     }
 }
 
-/// Falls over.
+/// Panics.
 struct Broken;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Explanations agree with what the gate does, and name what decided.
+//! Tests that explanations agree with the gate and name the deciding rule.
 
 use serde_json::{Value, json};
 

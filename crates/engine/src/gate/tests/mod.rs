@@ -1,4 +1,4 @@
-//! Stories of the gate: who asks what, and what happens.
+//! Tests of the gate.
 
 mod asking;
 mod explaining;

@@ -1,4 +1,4 @@
-//! What each mode lets pass.
+//! Tests of what each mode allows.
 
 use helve_contract::{Effects, Refusal, Spec, Tier};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! How rules are read, and what they match.
+//! Tests of parsing and matching rules.
 
 use helve_contract::{Access, Effects, Spec};
 use serde_json::json;
@@ -340,7 +340,7 @@ async fn a_rule_on_reading_sees_every_way_to_name_the_file() {
         let seen = command(gate(Mode::Open, &["-Read(**/*.pem)"]), line).await;
         assert!(matches!(seen, CallFate::Denied(_)), "{line}: {seen:?}");
     }
-    // Known only at run time: nothing but a question holds an ask rule.
+    // Known only at run time: only a prompt can enforce an ask rule.
     let unknown = [
         "cat a/*.pem",
         "cat a/k.p?m",

@@ -1,4 +1,4 @@
-//! The stage: tools, a call, and a clerk who answers as told.
+//! Test support: tools, a call, and a scripted approver.
 
 use std::{
     sync::{Arc, Mutex},
@@ -16,7 +16,7 @@ use crate::{
     policy::protected_path_rules,
 };
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallFate {
     Passed,
@@ -24,7 +24,7 @@ pub(super) enum CallFate {
     Denied(String),
 }
 
-/// Answers every question the same way and remembers it.
+/// Answers every prompt the same way and records it.
 pub(super) struct ScriptedApprover {
     answer: ApprovalDecision,
     pub(super) heard: Mutex<Vec<ApprovalRequest>>,
@@ -109,7 +109,7 @@ pub(super) fn fetch() -> Spec {
     spec("WebFetch", Effects::NETWORK, &["url"])
 }
 
-/// Whether a call passes, is asked, or is denied outright.
+/// Whether a call is allowed, prompts, or is denied.
 pub(super) async fn run_gate(gate: Gate, spec: &Spec, args: Value) -> CallFate {
     let clerk = ScriptedApprover::answering(ApprovalDecision::Deny("asked".into()));
     let gate = gate.approver(clerk.clone());

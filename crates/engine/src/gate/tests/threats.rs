@@ -1,11 +1,11 @@
-//! Command lines that fooled others, one row an attack. None may pass unasked, and no deny rule may be slipped by.
+//! Command lines that bypassed other tools, one row per attack. None may run without approval or evade a deny rule.
 
 use serde::Deserialize;
 
 use super::stage::{CallFate, command, gate};
 use crate::gate::Mode;
 
-/// The rules that such an attack hopes to hide behind.
+/// The allow rules that such an attack tries to exploit.
 const TRUSTING: &[&str] =
     &["+Bash(ls:*)", "+Bash(echo:*)", "+Bash(cat:*)", "+Bash(git status)", "+Bash(true)", "+Bash(cd:*)"];
 
@@ -183,8 +183,7 @@ struct Payload {
     command: String,
 }
 
-/// Every payload that is known to have fired somewhere. `git status` itself is what its rule allows: what a repository's
-/// own settings make of it is for the sandbox.
+/// Every known payload. `git status` is what its rule allows: the sandbox confines what repository settings add to it.
 #[tokio::test]
 async fn no_payload_is_allowed_unasked() {
     let payloads: Vec<Payload> = serde_json::from_str(include_str!("../../commands/testdata/payloads.json")).unwrap();
