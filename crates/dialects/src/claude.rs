@@ -59,10 +59,10 @@ pub fn claude() -> Dialect {
             general: Limit::bytes(1 << 20),
             by_tool: const {
                 &[
-                    // The reader cuts the page at 1 MiB; its numbers and where to go on come on top.
+                    // The reader truncates the page at 1 MiB; line numbers and the continuation hint come on top.
                     ("FileRead", Limit::bytes(4 << 20)),
                     ("Bash", Limit::bytes(30_000)),
-                    // As much as ripgrep says, up to what the engine lets through; head_limit is the model's to choose.
+                    // The whole output of ripgrep, up to the engine's limit; the model chooses `head_limit`.
                     ("Grep", Limit::bytes(4 << 20)),
                     ("TaskOutput", Limit::bytes(30_000)),
                 ]
@@ -80,7 +80,7 @@ pub fn claude() -> Dialect {
     }
 }
 
-/// The tools over resources of MCP servers. The MCP client supplies them where servers are configured.
+/// The tools for resources of MCP servers. The MCP client supplies them if servers are configured.
 const EXTERNAL: &[ExternalRow] = &[
     ExternalRow {
         name: "ListMcpResources",
@@ -96,7 +96,7 @@ const EXTERNAL: &[ExternalRow] = &[
 
 fn render_error(_: &str, error: &Error) -> Reply {
     let text = match error {
-        // No tool of this dialect lists a folder.
+        // No tool of this dialect lists a directory.
         Error::File { path, fault: FileErrorKind::IsFolder } => {
             format!("{path}: this is a folder, not a file; list it with `ls` in Bash, or find its files with Glob")
         }
@@ -272,7 +272,7 @@ impl TryFrom<BashArgs> for shell::RunTool {
 
     fn try_from(BashArgs { command, timeout, description, run_in_background }: BashArgs) -> Result<Self> {
         let background = run_in_background.unwrap_or_default();
-        // Who writes 0 wants no limit of their own, and a command that is ended at once helps nobody.
+        // 0 means no explicit timeout: a command that ends at once is useless.
         let timeout = timeout.filter(|it| *it > 0);
         if let Some(timeout) = timeout.filter(|it| *it > 600_000) {
             let next = if background {
@@ -282,7 +282,7 @@ impl TryFrom<BashArgs> for shell::RunTool {
             };
             return Err(Error::invalid_argument("timeout", format!("{timeout} ms is more than 600000; {next}")));
         }
-        // A job in the background has no limit unless the call sets one; it ends by TaskStop, or with the session.
+        // A background task has no timeout unless the call sets one. It ends by TaskStop or with the session.
         let timeout = timeout.or((!background).then_some(120_000));
         Ok(Self {
             script: command,
@@ -317,7 +317,7 @@ fn render_glob(out: fs::GlobOutput) -> Reply {
     out.reply(out.paths(), "No files found")
 }
 
-/// Several globs in one text, with commas or blanks between them: `*.rs,*.toml`.
+/// Splits several globs in one text, separated by commas or spaces: `*.rs,*.toml`.
 fn split_globs(list: &str) -> Vec<String> {
     let parts = |glob: &str| -> Vec<String> {
         if glob.contains(['{', '[', '\\']) {
@@ -326,7 +326,7 @@ fn split_globs(list: &str) -> Vec<String> {
         glob.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
     };
     let words: Vec<&str> = list.split_whitespace().collect();
-    // A name may have blanks in it.
+    // A name may contain spaces.
     let is_list = words.len() > 1 && words.iter().all(|it| it.contains('*'));
     if is_list { words.into_iter().flat_map(parts).collect() } else { parts(list) }
 }
@@ -337,7 +337,7 @@ impl From<GrepArgs> for fs::GrepTool {
         Self {
             pattern: it.pattern,
             path: it.path,
-            // Hidden files are searched too, as the original does, but for git's own.
+            // Hidden files are searched too, as in the original, except those of git.
             globs: it.glob.iter().flat_map(|list| split_globs(list)).chain(["!.git".to_owned()]).collect(),
             hidden: true,
             mode: match it.output_mode.unwrap_or(OutputMode::FilesWithMatches) {
@@ -419,7 +419,7 @@ fn render_read(out: fs::ReadOutput) -> Reply {
 impl From<FileEditArgs> for fs::EditTool {
     fn from(FileEditArgs { file_path, old_string, new_string, replace_all }: FileEditArgs) -> Self {
         let all = replace_all.unwrap_or(false);
-        // Without a text to replace, the tool makes the file, as its model expects.
+        // Without a text to replace, the tool creates the file, as models expect.
         Self { all, create: true, ..words::exact_edit(file_path, old_string, new_string) }
     }
 }
@@ -485,7 +485,7 @@ mod tests {
         }
     }
 
-    /// Each input type, with an input that has every field.
+    /// Each input type with an input that sets every field.
     #[test]
     fn every_input_survives_a_round_trip_through_json() {
         fn same<T: Serialize + serde::de::DeserializeOwned>(name: &str, input: &Value) {
@@ -576,11 +576,11 @@ mod tests {
         assert_eq!(names, inputs.iter().map(|(name, ..)| (*name).to_owned()).collect::<Vec<_>>());
         for (tool, (name, check, whole)) in claude().tools.iter().zip(&inputs) {
             check(name, whole);
-            // The required fields alone, without nulls for the others.
+            // Only the required fields, without nulls for the others.
             let required = tool.spec.input_schema["required"].as_array().cloned().unwrap_or_default();
             let short = required.iter().filter_map(Value::as_str).map(|key| (key.to_owned(), whole[key].clone()));
             check(name, &Value::Object(short.collect()));
-            // Every field that the schema shows is in the whole input, so that none is left untested.
+            // The complete input contains every field of the schema, so that none is untested.
             for key in tool.spec.input_schema["properties"].as_object().into_iter().flat_map(|it| it.keys()) {
                 assert!(whole.get(key).is_some(), "{name}.{key} is not tested");
             }

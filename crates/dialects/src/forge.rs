@@ -31,7 +31,7 @@ pub fn forge() -> Dialect {
         "web_fetch"         fetch::WebFetchArgs => helve_tools::web::WebFetchTool, fetch::render_fetch;
     };
     tools.extend([
-        // These are this dialect's own, and need no adapting.
+        // These tools exist only in this dialect and need no adapter.
         Entry::from_tool::<artifacts::CreateSpec>(),
         Entry::from_tool::<artifacts::CreateTask>(),
         Entry::from_tool::<artifacts::SetDag>(),
@@ -83,7 +83,7 @@ pub fn forge() -> Dialect {
     }
 }
 
-/// Who has which tools: the access table.
+/// The access table: the tools of each role.
 #[rustfmt::skip]
 const ROLES: &[Role] = &[
     Role { name: "captain", tools: &["read", "write", "edit", "bash", "plan_read", "plan_write", "plan_edit", "plan_bash",
@@ -98,7 +98,7 @@ const ROLES: &[Role] = &[
         "prepare_branch"], imports: true },
 ];
 
-/// A failure is an object too: what went wrong, and its code.
+/// A failure is also an object, with a message and a code.
 fn render_error(_: &str, error: &Error) -> Reply {
     let code = match error {
         Error::UnknownTool(_) => "UNKNOWN_TOOL",
@@ -204,7 +204,7 @@ impl From<BashArgs> for shell::RunTool {
     fn from(BashArgs { command, timeout }: BashArgs) -> Self {
         Self {
             script: command,
-            // Who writes 0 wants no limit of their own, and a command that is ended at once helps nobody.
+            // 0 means no explicit timeout: a command that ends at once is useless.
             timeout: Some(Duration::from_millis(timeout.filter(|it| *it > 0).unwrap_or(120_000))),
             keep: TruncateSide::KeepTail,
             streams: Streams::Separate,
@@ -217,7 +217,7 @@ impl TryFrom<ReadArgs> for fs::ReadTool {
     type Error = Error;
 
     fn try_from(ReadArgs { path, range }: ReadArgs) -> Result<Self> {
-        // Half of what a reply may have, because JSON spells many characters with two.
+        // Half of the reply limit, because JSON escapes many characters with two bytes.
         let whole = Self { max_bytes: Some(1 << 19), ..Self::new(path) };
         let Some((first, last)) = range else { return Ok(whole) };
         if last < first {

@@ -1,11 +1,11 @@
-//! The same tools under other names: one file a dialect, each a table.
+//! The dialects: one file with a table of tools for each.
 //!
-//! A dialect says what the model calls, what it sends, what runs, and how it is answered. The adapting is plain
-//! `TryFrom` that the compiler checks.
+//! A row names what the model calls, the parameters it sends, the tool that runs, and the reply format. The conversions
+//! are `TryFrom` implementations that the compiler checks.
 
-/// Reads a table of tools. A row is `"name" Args => Tool, reply;`
+/// Defines a table of tools. A row is `"name" Args => Tool, reply;`
 ///
-/// The model calls `name` with `Args`; `Tool` runs; `reply` words the answer.
+/// The model calls `name` with `Args`; `Tool` runs; `reply` formats the output.
 macro_rules! table {
     ($($name:literal $args:ty => $tool:ty, $reply:expr;)*) => {
         vec![$(helve_contract::Entry::row::<$args, $tool, _>($name, $reply)),*]
@@ -35,7 +35,7 @@ pub fn all() -> Vec<Dialect> {
     NAMES.iter().filter_map(|name| by_name(name)).collect()
 }
 
-/// The dialect of this name or number (`claude`, `004`).
+/// The dialect with this name or number (`claude`, `004`).
 pub fn by_name(name: &str) -> Option<Dialect> {
     Some(match name {
         "solo" | "000" => solo(),
@@ -50,7 +50,7 @@ pub fn by_name(name: &str) -> Option<Dialect> {
 /// Parameters that name a kind of agent.
 const KIND_PARAMETERS: [&str; 2] = ["subagent_type", "agent_name"];
 
-/// The dialect whose tools that start agents list these kinds: as an enum in the schema, each with what it is for.
+/// Adds the kinds of agents to the dialect's tools that start agents: as an enum in the schema, with descriptions.
 #[must_use]
 pub fn with_agent_kinds(mut dialect: Dialect, kinds: &[AgentKind]) -> Dialect {
     if kinds.is_empty() {
@@ -70,7 +70,7 @@ pub fn with_agent_kinds(mut dialect: Dialect, kinds: &[AgentKind]) -> Dialect {
     dialect
 }
 
-/// The longest description of a kind that a model is shown, in characters.
+/// The maximum length of a kind's description for the model, in characters.
 const MAX_ABOUT: usize = 200;
 
 fn describe(kind: &AgentKind) -> String {

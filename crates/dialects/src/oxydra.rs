@@ -1,4 +1,4 @@
-//! `oxydra` (003): virtual roots, three safety tiers, answers cut at 16 KiB.
+//! `oxydra` (003): virtual roots, three safety tiers, replies truncated at 16 KiB.
 
 mod agents;
 mod fetch;
@@ -59,7 +59,7 @@ pub fn oxydra() -> Dialect {
             "file_read" | "file_list" => 10,
             "file_search" => 20,
             "shell_exec" | "delegate_to_agent" => return tool,
-            // It looks at a file and changes none; what it may send goes to the user alone.
+            // It reads a file and changes none; it sends only to the user.
             "send_media" => return tool.map_spec(|spec| spec.tier = Some(Tier::ReadOnly)),
             name if name.starts_with("schedule_") => 10,
             name if name.starts_with("web_") => 30,
@@ -77,7 +77,7 @@ pub fn oxydra() -> Dialect {
         path_style: PathStyle::Virtual,
         limits: OutputLimits {
             general: Limit::bytes(USUAL),
-            // These have limits of their own in characters, which must fit in any script.
+            // These have limits in characters, which must fit in any script.
             by_tool: const { &[("scratchpad_read", Limit::bytes(1 << 16)), ("schedule_run_output", Limit::bytes(1 << 16))] },
             paged: &["scratchpad_read", "schedule_run_output"],
             ranges: const {
@@ -100,8 +100,8 @@ pub fn oxydra() -> Dialect {
     }
 }
 
-/// The capability profile of a tool. `vault_copyto` runs its two steps with a profile each, commands run in the sandbox,
-/// and the other tools reach no files.
+/// The capability profile of a tool. `vault_copyto` uses one profile for each of its two steps. Commands run in the
+/// sandbox, and the other tools access no files.
 fn profile(tool: &str) -> Option<CapabilityProfile> {
     Some(match tool {
         "file_read" | "file_search" | "file_list" | "send_media" => CapabilityProfile::FileReadOnly,
@@ -130,7 +130,7 @@ fn render_problem(problem: &ArgumentProblem) -> String {
     }
 }
 
-/// The policy's name for what a refusal is about.
+/// The policy name for the kind of refusal.
 fn policy_reason(text: &str) -> &'static str {
     if text.contains("outside the workspace") || text.contains("read-only root") || text.contains("is protected") {
         "PathOutsideAllowedRoots"
@@ -203,7 +203,7 @@ impl From<FileSearchArgs> for fs::GrepTool {
             literal: true,
             ignored: true,
             hidden: true,
-            // The repository's own files are searched only where the path leads into them.
+            // Files in `.git` are searched only if the path names them.
             globs: vec!["!.git".to_owned()],
             limit: Some(200),
             ..Self::default()
@@ -262,9 +262,9 @@ impl From<ShellExecArgs> for shell::RunTool {
     }
 }
 
-/// How much of an answer is shown, unless a setting says otherwise.
+/// The default limit of a reply.
 const USUAL: usize = 16_384;
-/// How much of a file is taken before the reply is truncated: as much as the setting for replies allows.
+/// How much of a file is read before the reply is truncated: as much as the setting for replies allows.
 const READ_BYTES: usize = 1 << 20;
 
 impl From<FileReadArgs> for fs::ReadTool {
@@ -273,13 +273,13 @@ impl From<FileReadArgs> for fs::ReadTool {
     }
 }
 
-/// The text as it is in the file. What does not fit is told by the size of the whole.
+/// The text as it is in the file. A truncated reply states the full size.
 fn render_read(out: fs::ReadOutput) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
         Ok(page) if page.cut.is_some() || page.size > USUAL as u64 => {
             let is_part = page.cut.is_some() || page.size > READ_BYTES as u64;
             let cut = is_part.then(|| Truncation { bytes: page.size, lines: page.total.count() });
-            // The whole is the file itself.
+            // The full text is in the file itself.
             Reply { truncation: cut, spill_file: Some(page.path.clone()), ..page.to_exact_text().into() }
         }
         Ok(page) => words::plain_page(&page, |line| format!("line {line}")).into(),

@@ -1,4 +1,5 @@
-//! `preset` (002): small sets of tools by preset. Paths start at the working folder, output is cut at 50 KB or 2000 lines.
+//! `preset` (002): small sets of tools. Paths start at the working directory, output is truncated at 50 KB or 2000
+//! lines.
 
 mod fetch;
 mod search;
@@ -43,7 +44,7 @@ pub fn preset() -> Dialect {
         path_style: PathStyle::Relative,
         limits: OutputLimits {
             general: Limit::bytes(51_200).lines(2000),
-            // A page is cut by its reader, at a line, and says where to go on; that must not be cut off again.
+            // The reader truncates a page at a line and says how to continue; that hint must not be truncated again.
             by_tool: const { &[("read", Limit::bytes(204_800).lines(2010))] },
             paged: &["read"],
             ranges: const {
@@ -74,7 +75,7 @@ fn render_error(tool: &str, error: &Error) -> Reply {
     }
 }
 
-/// The seed's sentence for a missing parameter names it and no more.
+/// The seed's message for a missing parameter only names it.
 fn render_problem(problem: &ArgumentProblem) -> String {
     match problem {
         ArgumentProblem::Missing { path, .. } => format!("missing required parameter \"{path}\""),
@@ -250,7 +251,7 @@ impl From<ReadArgs> for fs::ReadTool {
 fn render_read(out: fs::ReadOutput) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
         Ok(page) => {
-            // The seed wants the size of the whole beside the lines.
+            // The seed requires the total size beside the lines.
             let size = page.next_line().map(|_| format!("[the whole file has {}]", format_size(page.size)));
             let text = words::plain_page(&page, |line| format!("offset={line}"));
             Reply { saved: page.saved(), after: size.unwrap_or_default(), ..text.into() }

@@ -54,7 +54,7 @@ pub fn solo() -> Dialect {
             general: Limit::bytes(51_200),
             by_tool: const {
                 &[
-                    // The reader cuts the page; its numbers and where to go on come on top.
+                    // The reader truncates the page; line numbers and the continuation hint come on top.
                     ("read", Limit::bytes(4 << 20)),
                     ("exec", Limit::chars(100_000)),
                     ("process", Limit::chars(10_000)),
@@ -180,7 +180,7 @@ impl From<ExecArgs> for shell::RunTool {
             script: command,
             dir: workdir,
             env: env.unwrap_or_default(),
-            // A background process may be written to later; below the least timeout the least is taken.
+            // A background process may get input later. Timeouts below the minimum become the minimum.
             stdin: if background == Some(true) { shell::RunStdin::Open } else { shell::RunStdin::Closed },
             timeout: Some(Duration::from_secs(timeout.unwrap_or(1800).max(10))),
             background: background.unwrap_or_default(),
@@ -250,7 +250,7 @@ fn render_list(out: fs::ListOutput) -> String {
     out.with_sizes()
 }
 
-/// Bytes of a page when no limit is given, and at most.
+/// The default and the maximum number of bytes of a page.
 const PAGE_BYTES: (usize, usize) = (51_200, 524_288);
 
 impl From<ReadArgs> for fs::ReadTool {

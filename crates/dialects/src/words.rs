@@ -1,14 +1,14 @@
-//! Words that several dialects share.
+//! Message templates that several dialects share.
 
 use helve_contract::{ArgumentProblem, Error, Reply};
 use helve_tools::fs;
 
-/// The error in its own words.
+/// The error's default text.
 pub(crate) fn plain_error(_: &str, error: &Error) -> Reply {
     Reply::error(error_text(error))
 }
 
-/// What a model is told of an error. What only the operator can mend is not explained to it.
+/// The text of an error for the model. Internal errors are not explained to it.
 pub(crate) fn error_text(error: &Error) -> String {
     match error {
         Error::Internal(_) => "internal error: the tool failed in a way that other arguments will not mend".into(),
@@ -17,12 +17,12 @@ pub(crate) fn error_text(error: &Error) -> String {
     }
 }
 
-/// Every problem with the arguments, each worded by `one`.
+/// Every problem with the arguments, each rendered by `one`.
 pub(crate) fn render_problems(problems: &[ArgumentProblem], one: fn(&ArgumentProblem) -> String) -> String {
     problems.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// A number with its thousands apart: `142,857`.
+/// A number with thousands separators: `142,857`.
 pub(crate) fn group_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -35,7 +35,7 @@ pub(crate) fn group_thousands(number: u64) -> String {
     text
 }
 
-/// A page of text, or the answer for everything that is not text: a picture, a notebook, pages of a PDF.
+/// A page of text, or the reply for other content: an image, a notebook, pages of a PDF.
 pub(crate) fn page_or_reply(out: fs::ReadOutput, more_pages: fn(u32) -> String) -> Result<fs::TextPage, Box<Reply>> {
     match out {
         fs::ReadOutput::Text(page) => Ok(page),
@@ -44,7 +44,7 @@ pub(crate) fn page_or_reply(out: fs::ReadOutput, more_pages: fn(u32) -> String) 
     }
 }
 
-/// The lines alone, and below them in brackets what else there is to say.
+/// The lines, followed by further notes in brackets.
 pub(crate) fn plain_page(page: &fs::TextPage, hint: fn(u64) -> String) -> String {
     let mut text = page.to_exact_text();
     for note in page.notes(hint) {

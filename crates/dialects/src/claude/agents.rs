@@ -1,4 +1,4 @@
-//! Other agents in `claude`.
+//! Sub-agents in `claude`.
 
 use helve_contract::{Error, Reply, Result};
 use helve_tools::agents;
@@ -80,7 +80,7 @@ impl TryFrom<AgentArgs> for agents::AgentStartTool {
             resume: it.resume,
             background: it.run_in_background.unwrap_or_default(),
             max_turns: it.max_turns,
-            // Teams are one supervisor's: a member is told apart by its name.
+            // One supervisor manages all teams; a name identifies a member.
             name: it.name.or(it.team_name),
             mode: mode.map(str::to_owned),
             note,

@@ -1,4 +1,4 @@
-//! Reading a page of the web in `claude`.
+//! Web fetch in `claude`.
 
 use helve_contract::{
     Reply, SavedText,

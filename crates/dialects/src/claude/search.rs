@@ -1,4 +1,4 @@
-//! Searching the web in `claude`.
+//! Web search in `claude`.
 
 use helve_contract::{Error, Reply, Result};
 use helve_tools::web as room;

@@ -1,4 +1,4 @@
-//! The person at the other end in `claude`.
+//! Questions, plans and settings of the user in `claude`.
 
 use std::collections::BTreeMap;
 
@@ -96,8 +96,8 @@ impl From<ExitPlanModeArgs> for user::UserExitPlanTool {
     }
 }
 
-/// The rule that an entry of `allowedPrompts` stands for: `Bash(cargo test:*)`, `npm run *`, `cargo test`. Words such as
-/// "run the tests" are none, and neither is a rule that allows every command.
+/// The rule of an entry in `allowedPrompts`: `Bash(cargo test:*)`, `npm run *`, `cargo test`. A description such as
+/// "run the tests" gives no rule, nor does a rule that allows every command.
 fn command_rule(prompt: &str) -> Option<String> {
     let prompt = prompt.trim();
     let (content, is_written_as_rule) = match prompt.strip_prefix("Bash(") {

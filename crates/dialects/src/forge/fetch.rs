@@ -1,4 +1,4 @@
-//! Reading a page of the web in `forge`.
+//! Web fetch in `forge`.
 
 use helve_contract::{Reply, ports::PageSource};
 use helve_tools::web as room;

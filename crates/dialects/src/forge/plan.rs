@@ -1,4 +1,4 @@
-//! Planning tools: files and a shell in memory.
+//! Planning tools: files and a shell in memory, in `forge`.
 
 use std::time::Duration;
 

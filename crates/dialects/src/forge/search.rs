@@ -1,4 +1,4 @@
-//! Searching the web in `forge`.
+//! Web search in `forge`.
 
 use helve_contract::Reply;
 use helve_tools::web as room;

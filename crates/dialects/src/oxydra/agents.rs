@@ -1,4 +1,4 @@
-//! Other agents in `oxydra`.
+//! Sub-agents in `oxydra`.
 
 use helve_contract::Reply;
 use helve_tools::agents;

@@ -1,4 +1,4 @@
-//! `schedule_*`: six tools for tasks that are done later.
+//! `schedule_*`: six tools for scheduled prompts.
 
 use helve_contract::{
     Reply,

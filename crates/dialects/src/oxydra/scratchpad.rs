@@ -1,4 +1,4 @@
-//! `scratchpad_*`: what the session works on right now.
+//! `scratchpad_*`: the working notes of the session.
 
 use helve_tools::scratchpad;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Searching the web in `oxydra`.
+//! Web search in `oxydra`.
 
 use helve_contract::{Reply, ports::Freshness};
 use helve_tools::web as room;
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The most results that are asked for.
+/// The maximum number of requested results.
 const MAX_RESULTS: usize = 10;
 
 /// Searches the web. Returns titles, URLs and snippets as JSON.

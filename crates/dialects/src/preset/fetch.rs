@@ -1,11 +1,11 @@
-//! Reading a page of the web in `preset`.
+//! Web fetch in `preset`.
 
 use helve_contract::{Limit, Reply, ports::PageFormat};
 use helve_tools::web as room;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What comes of a page unless more or less is asked for, and the least and the most.
+/// The default, minimum and maximum size of a page.
 const DEFAULT_BYTES: usize = 51_200;
 const MIN_BYTES: usize = 1_024;
 const MAX_BYTES: usize = 102_400;
@@ -25,7 +25,7 @@ impl From<WebFetchArgs> for room::WebFetchTool {
     }
 }
 
-/// Whoever names a number of bytes gets them, in however many lines; otherwise the dialect's 2000 lines hold too.
+/// An explicit number of bytes has no line limit; otherwise the dialect's 2000 lines apply too.
 fn limit(max_bytes: Option<usize>) -> Limit {
     match max_bytes {
         None => Limit::bytes(DEFAULT_BYTES).lines(2000),

@@ -1,11 +1,11 @@
-//! Searching the web in `preset`.
+//! Web search in `preset`.
 
 use helve_contract::Reply;
 use helve_tools::web as room;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The most results that are asked for.
+/// The maximum number of requested results.
 const MAX_RESULTS: usize = 20;
 
 /// Searches the web. Returns titles, URLs and snippets.

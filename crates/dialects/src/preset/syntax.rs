@@ -1,9 +1,9 @@
-//! Go's regular expressions, as the seed's models write them, in the syntax of the search engine.
+//! Translates Go regular expressions, which the seed's models write, into the syntax of the search engine.
 
-/// The same pattern for the engine. What both read alike stays as it is.
+/// The equivalent pattern for the engine. Common syntax stays unchanged.
 ///
-/// Go has `\Q…\E`, `\C` and octal escapes, takes `\<`, `\>` and a brace that is no repetition literally, and has no set
-/// operations in a class.
+/// Go supports `\Q…\E`, `\C` and octal escapes, treats `\<`, `\>` and a brace without a repetition as literals, and has
+/// no set operations in a class.
 pub(super) fn from_go(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;
@@ -38,7 +38,7 @@ pub(super) fn from_go(pattern: &str) -> String {
                 out.push(']');
                 rest = &rest[1..];
             }
-            // Twice the same sign is an operation of sets in the engine.
+            // A doubled character is a set operation in the engine.
             '&' | '~' if in_class => {
                 out.extend(['\\', first]);
                 rest = &rest[1..];
@@ -56,7 +56,7 @@ pub(super) fn from_go(pattern: &str) -> String {
     out
 }
 
-/// Takes an escape from the front of the text; what is left comes back.
+/// Consumes an escape and returns the rest of the text.
 fn escape<'a>(text: &'a str, in_class: bool, out: &mut String) -> &'a str {
     let after = &text[1..];
     let Some(second) = after.chars().next() else {
@@ -75,7 +75,7 @@ fn escape<'a>(text: &'a str, in_class: bool, out: &mut String) -> &'a str {
             }
             rest
         }
-        // One byte, whatever it is.
+        // Any one byte.
         'C' if !in_class => {
             out.push_str("(?s-u:.)");
             rest
@@ -86,7 +86,7 @@ fn escape<'a>(text: &'a str, in_class: bool, out: &mut String) -> &'a str {
         }
         '0'..='7' => {
             let digits = after.bytes().take(3).take_while(|it| (b'0'..=b'7').contains(it)).count();
-            // A single digit other than 0 is a reference to a group, which neither has.
+            // A single digit other than 0 is a back-reference, which neither engine supports.
             if digits == 1 && second != '0' {
                 out.extend(['\\', second]);
                 return rest;

@@ -1,4 +1,4 @@
-//! `cron`: jobs that speak to the conversation later.
+//! `cron`: jobs that send a prompt to the session later.
 
 use helve_contract::Reply;
 use helve_tools::schedule;

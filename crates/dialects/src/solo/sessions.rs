@@ -1,11 +1,11 @@
-//! Conversations and sub-agents in `solo`.
+//! Sessions and sub-agents in `solo`.
 
 use helve_contract::Reply;
 use helve_tools::sessions as room;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The tools of a sub-agent: it looks, and changes nothing.
+/// The tools of a sub-agent: all are read-only.
 pub(super) const SUBAGENT_TOOLS: &[&str] = &["read", "grep", "glob", "ls", "memory_search", "memory_get"];
 
 /// Tells which agent and model speak here.

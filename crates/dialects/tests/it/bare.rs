@@ -1,4 +1,4 @@
-//! Programs without walls, for pages about the words of an answer. The walls have tests of their own.
+//! Test support: processes without a sandbox, for pages about reply texts. The sandbox has its own tests.
 
 use std::process::Stdio;
 
@@ -48,7 +48,7 @@ struct Running {
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    /// Where its shell writes the folder that it ends in.
+    /// Where its shell writes its final directory.
     ended_in: Option<tempfile::TempPath>,
 }
 

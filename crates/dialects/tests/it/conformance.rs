@@ -1,5 +1,5 @@
-//! `docs/conformance.md` lists every requirement of the seed documents. Each row names the test that shows it, or the
-//! decision that replaces it, and both must exist.
+//! Checks `docs/conformance.md`, which lists every requirement of the seed documents. Each row names the test that
+//! proves it, or the decision that replaces it; both must exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How many requirements each section has. A row may be split, but none may vanish.
+/// The number of requirements in each section. A row may be split, but none may vanish.
 const SECTIONS: &[(&str, usize)] = &[("000", 72), ("002", 58), ("003", 117), ("004", 76)];
 
 fn top() -> PathBuf {
@@ -42,7 +42,7 @@ fn anchor(heading: &str) -> String {
     kept.map(|it| if it == ' ' { '-' } else { it }).collect()
 }
 
-/// Why the evidence shows nothing, if so.
+/// Why the evidence is invalid, if it is.
 fn missing(evidence: &str) -> Option<String> {
     if let Some((file, test)) = evidence.split_once("::") {
         let text = fs::read_to_string(top().join(file)).ok();
@@ -64,12 +64,12 @@ fn missing(evidence: &str) -> Option<String> {
     (!found).then(|| format!("{file} has no heading {heading}"))
 }
 
-/// The names of the decisions in ARCHITECTURE.md: what stands in italics at the beginning of an entry.
+/// The names of the decisions in ARCHITECTURE.md: the italic text at the start of an entry.
 fn decisions() -> BTreeSet<String> {
     let text = fs::read_to_string(top().join("ARCHITECTURE.md")).unwrap();
     let (_, settled) = text.split_once("## Settled questions").unwrap();
     let settled = settled.split("\n## ").next().unwrap();
-    // An asterisk in code is no mark of a title.
+    // An asterisk in code does not mark a title.
     let parts = settled.split('`').enumerate();
     let plain: Vec<String> =
         parts.map(|(at, it)| if at % 2 == 1 { it.replace('*', "") } else { it.to_owned() }).collect();

@@ -16,7 +16,7 @@ fn of_calls_at_the_gate_is_replayed() {
     }
 }
 
-/// Every file with Rust code beneath a folder.
+/// Every file with Rust code beneath a directory.
 fn sources(folder: &Path, into: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

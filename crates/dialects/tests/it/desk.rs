@@ -1,4 +1,4 @@
-//! A workspace in a temporary folder, and a dialect's engine over it: what the pages and the other tests call.
+//! Test support: a temporary workspace with a dialect's engine, for scenario pages and other tests.
 
 use std::{
     fs,
@@ -25,18 +25,18 @@ use helve_web::channels::{Attachments, ChannelRegistry, Settings, StdoutUse};
 
 use crate::{bare::Bare, shelf::Shelf};
 
-/// A workspace of its own, on the real disk.
+/// A temporary workspace on disk.
 pub(crate) struct Desk {
     folder: tempfile::TempDir,
     store: SqliteStore,
-    /// The artifacts of the pages' run, which every role shares.
+    /// The artifacts of the pages' run, shared by all roles.
     artifacts: RunArtifacts,
     session: Vec<(String, Arc<Session>)>,
-    /// Random ids in the order in which they came; pages write them as `<id-1>`, `<id-2>` …
+    /// Random ids in order of appearance; pages write them as `<id-1>`, `<id-2>` …
     ids: Vec<String>,
 }
 
-/// On the pages it is always the same moment.
+/// Pages always use the same time.
 struct Noon;
 
 impl Clock for Noon {
@@ -45,7 +45,7 @@ impl Clock for Noon {
     }
 }
 
-/// A clock that shows another moment.
+/// A clock with another time.
 struct At(Timestamp);
 
 impl Clock for At {
@@ -65,7 +65,7 @@ impl Desk {
         Self { folder, store, artifacts, session: Vec::new(), ids: Vec::new() }
     }
 
-    /// The workspace's folder.
+    /// The workspace's directory.
     pub(crate) fn root(&self) -> PathBuf {
         fs::canonicalize(self.folder.path()).unwrap().join("w")
     }
@@ -81,7 +81,7 @@ impl Desk {
         fs::read(self.root().join(name)).unwrap_or_default()
     }
 
-    /// One session a dialect, as long as the desk stands: background tasks live on between calls.
+    /// One session per dialect, kept between calls so that background tasks survive.
     fn session(&mut self, named: &str) -> Arc<Session> {
         if let Some((_, session)) = self.session.iter().find(|(name, _)| name == named) {
             return session.clone();
@@ -115,7 +115,7 @@ impl Desk {
         session
     }
 
-    /// Runs git in the workspace, a line a command, always in the same name and at the same moment.
+    /// Runs git in the workspace, one command per line, with a fixed name and time.
     pub(crate) fn git(&self, lines: &str) {
         for line in lines.lines() {
             let words = line.split(' ');
@@ -130,7 +130,7 @@ impl Desk {
         }
     }
 
-    /// A channel that writes to `sent.ndjson`, and two files that came with the user's turn.
+    /// A channel that writes to `sent.ndjson`, and two files attached to the user's turn.
     fn channels(&self, dialect: &str) -> ChannelRegistry {
         let allow = ["+1555*", "user"];
         let log = json!({"signal": {"kind": "log", "to": self.root().join("sent.ndjson"), "allow": allow}});
@@ -144,7 +144,7 @@ impl Desk {
         outlets.with_default_recipient("signal:user").unwrap().with_attachments(attachments)
     }
 
-    /// A conversation that was held before: a line a message, `user: words`. The first line is its title.
+    /// Stores an earlier session, one message per line: `user: text`. The first line is its title.
     pub(crate) async fn converse(&self, id: &str, user: &str, lines: &str) {
         let title = lines.lines().next().unwrap_or_default().to_owned();
         let record = SessionRecord {
@@ -178,7 +178,7 @@ impl Desk {
         self.store.release_session(&lease).await.unwrap();
     }
 
-    /// The same store at another moment.
+    /// The same store at another time.
     fn store_at(&self, time: &str) -> SqliteStore {
         self.store.clone().with_clock(Arc::new(At(time.parse().unwrap())))
     }
@@ -203,7 +203,7 @@ impl Desk {
         reply
     }
 
-    /// What is in the file that holds the full output of a reply.
+    /// The content of the spill file of a reply.
     pub(crate) fn full_output(&self, reply: &Reply) -> String {
         String::from_utf8(self.full_bytes(reply)).unwrap()
     }
@@ -222,7 +222,7 @@ impl Desk {
         fs::read_to_string(self.folder.path().join("spill").join(name)).unwrap()
     }
 
-    /// A schedule ran at 13:00, and said this.
+    /// Records that a schedule ran at 13:00 with this output.
     pub(crate) async fn ran(&self, schedule: &str, output: &str) {
         let schedule = self.store.schedule(&self.with_ids(schedule)).await.unwrap().unwrap();
         let time = |minute: u8| format!("2026-01-02T13:{minute:02}:00Z").parse::<Timestamp>().unwrap();
@@ -232,7 +232,7 @@ impl Desk {
             next: None,
             owner: "desk".into(),
             length: Duration::from_secs(300),
-            // The same on every page, and random to look at.
+            // Fixed on every page, but random in appearance.
             run: "0f0f0f0f-0f0f-4f0f-8f0f-0f0f0f0f0f0f".into(),
             skipped: 0,
             overlap: OverlapPolicy::Manual,
@@ -272,7 +272,7 @@ fn with_role(named: &str) -> (&str, Option<&str>) {
     named.split_once('/').map_or((named, None), |(dialect, role)| (dialect, Some(role)))
 }
 
-/// The run of the pages: whoever is neither captain nor executor works on its first task.
+/// The run of the pages: every role except captain and executor works on its first task.
 fn errand(artifacts: &RunArtifacts, role: Option<&str>) -> TaskContext {
     let task = (!matches!(role, Some("captain" | "executor"))).then(|| "task-001".to_owned());
     TaskContext {
@@ -292,7 +292,7 @@ fn uuid(word: &str) -> Option<&str> {
     id.split('-').map(str::len).eq([8, 4, 4, 4, 12]).then_some(id)
 }
 
-/// Pages write the workspace as `/w`; on the disk it is elsewhere.
+/// Pages write the workspace as `/w`; on disk it is elsewhere.
 fn on_disk(text: &str, here: &str) -> String {
     text.replace("'/w/", &format!("'{here}/"))
         .replace("\"/w/", &format!("\"{here}/"))

@@ -1,4 +1,4 @@
-//! Dependencies point one way: a crate may name only the crates before it in this list.
+//! Checks that a crate depends only on the crates before it in this list.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("faults", &["script"]),
 ];
 
-/// What a dialect has or needs decides; its name is for people. Tests may compare names.
+/// Code must test properties of a dialect, not its name. Tests may compare names.
 #[test]
 fn no_name_of_a_dialect_is_compared_outside_this_crate() {
     let names = helve_dialects::all().into_iter().map(|it| it.name).collect::<Vec<_>>().join("|");
@@ -43,7 +43,7 @@ fn no_name_of_a_dialect_is_compared_outside_this_crate() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// Two tables would disagree. The tokenizer of the embedding model has the characters that its model was trained with.
+/// Checks that there is one table only. The embedding model's tokenizer keeps the characters it was trained with.
 #[test]
 fn there_is_one_table_of_invisible_characters() {
     let range = Regex::new(r"'\\u\{(200[b-f]|202[89a-e]|206[0-9a-f]|e00[0-9a-f]{2})\}' *\.\.").unwrap();
@@ -55,7 +55,7 @@ fn there_is_one_table_of_invisible_characters() {
     assert_ne!(all, Vec::<String>::new(), "the pattern finds the table itself");
 }
 
-/// Events are variants of one enum. Their names are written once, where the enum is; tests may name them.
+/// Events are variants of one enum. Their names are written only there; tests may name them.
 #[test]
 fn no_name_of_an_event_is_written_outside_of_the_enum() {
     let names = EVENTS.iter().map(|it| regex::escape(it.name)).collect::<Vec<_>>().join("|");
@@ -71,7 +71,7 @@ fn no_name_of_an_event_is_written_outside_of_the_enum() {
     assert!(definitions.len() >= EVENTS.len(), "the rule finds the definitions: {definitions:?}");
 }
 
-/// The page reads events by their names, which must be names that a server sends.
+/// The web page reads events by name; a server must send these names.
 #[test]
 fn the_page_names_events_that_exist() {
     let compared = Regex::new(r"type [=!]== '[a-z_]+\.[a-z_.]+'").unwrap();

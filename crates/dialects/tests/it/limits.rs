@@ -1,4 +1,4 @@
-//! Truncation, notes and prefixes as a model sees them, in every dialect.
+//! Tests of truncation, notes and prefixes as a model sees them, in every dialect.
 
 use helve_contract::Reply;
 use helve_dialects::by_name;
@@ -26,7 +26,7 @@ async fn a_long_line_of_a_command_is_shown_as_far_as_the_limit_goes() {
     let reply = desk.call("solo", "exec", r#"{"command": "yes ü | head -n 99000 | tr -d '\\n'"}"#).await;
     assert_eq!((count(&reply.text, 'ü'), reply.truncation), (99_000, None));
 
-    // A megabyte is more than is kept in memory of the beginning.
+    // A megabyte exceeds the part of the beginning that is kept in memory.
     let reply = desk.call("solo", "exec", r#"{"command": "yes 😀 | head -n 300000 | tr -d '\\n'"}"#).await;
     assert_eq!(count(&reply.text, '😀'), 100_000);
 }
@@ -138,7 +138,7 @@ async fn a_line_longer_than_a_page_can_be_read_to_its_end() {
     }
 }
 
-/// Whole lines that fill less than half of a page are followed by the beginning of the next one.
+/// If whole lines fill less than half of a page, the beginning of the next line follows.
 #[tokio::test]
 async fn a_page_ends_inside_a_long_line_where_whole_lines_would_leave_it_empty() {
     let mut desk = Desk::new();
@@ -159,7 +159,7 @@ async fn a_page_ends_inside_a_long_line_where_whole_lines_would_leave_it_empty()
     }
 }
 
-/// The note tells the size of what the command wrote, also where the text shows its bytes in another form.
+/// The note states the size of the command's output, even if the text shows its bytes in another form.
 #[tokio::test]
 async fn the_size_in_a_note_is_that_of_the_output_and_of_its_file() {
     let mut desk = Desk::new();
@@ -204,7 +204,7 @@ async fn a_page_of_read_has_50_kb_by_default_and_at_most_512() {
     assert_eq!(count(&reply.text, 'x') / 99, 512, "51,200 bytes of lines of 100");
 }
 
-/// The part of a very long line that matches is shown, in every dialect that searches text.
+/// Every dialect that searches text shows the matching part of a very long line.
 #[tokio::test]
 async fn a_match_far_inside_a_long_line_is_shown() {
     let mut desk = Desk::new();

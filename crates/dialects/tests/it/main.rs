@@ -1,4 +1,4 @@
-//! The dialects as a whole: their pages, their tables, and the order of the crates.
+//! Tests of the dialects: their pages, their tables, and the order of the crates.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bare;

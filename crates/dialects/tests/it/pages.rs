@@ -1,4 +1,4 @@
-//! Pages of a long file: each is right, whether or not the file was read before, and after it has changed.
+//! Tests of pages of a long file: correct with and without an earlier read, and after a change.
 
 use std::{
     fs::File,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::desk::Desk;
 
-/// A long file that was not touched for a while, as most are not.
+/// A long file that has not changed recently.
 fn put(desk: &Desk, lines: &[String]) {
     desk.put("long.txt", lines.concat());
     let file = File::options().write(true).open(desk.root().join("long.txt")).unwrap();
@@ -51,7 +51,7 @@ async fn a_long_file_that_changed_is_read_anew() {
     for skip in [80_000, 40_000] {
         assert!(page(&mut desk, skip, 5).await.starts_with(&shown(&lines, skip, 5)));
     }
-    // As many bytes as before, but other lines.
+    // The same size, but other lines.
     let mut others: Vec<String> = lines.iter().map(|line| line.replace("of the first", "of\nthe second")).collect();
     others.truncate(lines.len());
     let text = others.concat();

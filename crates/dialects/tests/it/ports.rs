@@ -1,4 +1,4 @@
-//! Every row names the ports that it needs.
+//! Checks that every row declares the ports that it needs.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use helve_dialects::all;
 use helve_engine::{Engine, Gate, Mode};
 use helve_hosts::LocalHost;
 
-/// What the store without a file says.
+/// The error of the store without a file.
 const NOTHING_KEPT: &str = "nothing is kept between calls";
 
-/// A session over an empty folder, where every port but the files is a placeholder.
+/// A session in an empty directory; all ports except the host are placeholders.
 pub(crate) fn bare(dialect: &helve_engine::Dialect, folder: &std::path::Path) -> Arc<Session> {
     let workspace =
         Workspace::new([Root::writable(folder).with_name("shared")], PathRules::default(), dialect.path_style);
     Arc::new(Session::new("bare", workspace, Ports::new(Arc::new(LocalHost::new()))))
 }
 
-/// Arguments that fit a schema: the first allowed value of everything that is required.
+/// Valid arguments for a schema: the first permitted value of each required field.
 fn arguments(schema: &Value, folder: &str) -> Value {
     if let Some(first) = schema["enum"].as_array().and_then(|it| it.first()) {
         return first.clone();
@@ -55,7 +55,7 @@ fn placeholders_are_not_available() {
     assert_eq!(session.available(), PortSet::NONE);
 }
 
-/// Runs every tool in a session that has no port. A row that says it needs nothing must not fail for lack of one.
+/// Runs every tool in a session without ports. A row without declared needs must not fail for lack of a port.
 #[tokio::test]
 async fn a_row_that_uses_a_port_names_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -78,7 +78,7 @@ async fn a_row_that_uses_a_port_names_it() {
             let lacks = lacks || reply.text.contains(NOTHING_KEPT);
             let name = format!("{}.{}", dialect.name, spec.name);
             assert!(!lacks || !spec.needs.is_empty(), "{name} needs a port: {}", reply.text);
-            // It takes one of two parameters, which a schema cannot say in a form that every provider accepts.
+            // It takes one of two parameters; a schema cannot express that in a form that every provider accepts.
             let excepted = name == "claude.TaskStop";
             assert!(excepted || !reply.text.contains("missing required"), "{name} {args}: {}", reply.text);
         }
@@ -90,7 +90,7 @@ async fn a_row_that_uses_a_port_names_it() {
     }
 }
 
-/// The ports of each row, for the reader: a row that is missing here needs none.
+/// The ports of each row; rows that are not listed need none.
 #[test]
 fn the_ports_of_the_rows() {
     let rows: Vec<String> = all()

@@ -1,4 +1,4 @@
-//! Approval prompts show every text that a call carries, in every dialect.
+//! Checks that approval prompts show every text of a call, in every dialect.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use helve_engine::{ApprovalDecision, ApprovalRequest, Approver, Engine, Gate, Mo
 
 use crate::ports::bare;
 
-/// Says no, and keeps the question.
+/// Denies and records the prompt.
 #[derive(Default)]
 struct Keeper(Mutex<Option<ApprovalRequest>>);
 
@@ -22,7 +22,7 @@ impl Approver for Keeper {
     }
 }
 
-/// Arguments that fit a schema, with a text of its own in every string. The texts are listed.
+/// Valid arguments for a schema, with a unique text in every string. Returns the texts too.
 fn filled(schema: &Value, name: &str, texts: &mut Vec<String>) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return values[0].clone();
@@ -47,7 +47,7 @@ fn filled(schema: &Value, name: &str, texts: &mut Vec<String>) -> Value {
         _ => {
             let text = format!("text{}of{name}", texts.len());
             texts.push(text.clone());
-            // An address must be one, so that the call is judged by its host.
+            // An address must be valid, so that the gate checks its host.
             if name.ends_with("url") { json!(format!("https://example.org/{text}")) } else { json!(text) }
         }
     }
@@ -58,7 +58,7 @@ fn changes(spec: &Spec) -> bool {
     effects.iter().any(|it| spec.effects.contains(*it))
 }
 
-/// Everything that a question shows.
+/// Everything that a prompt shows.
 fn shown(question: &ApprovalRequest) -> String {
     let arguments = question.arguments.iter().map(|it| format!("{}: {}", it.name, it.text));
     let parts = [question.summary.clone(), question.diff.clone().unwrap_or_default()];
@@ -87,7 +87,7 @@ async fn every_text_of_a_call_is_in_its_prompt() {
             let args = filled(&entry.spec.input_schema, "", &mut texts);
             let reply = engine.run(&entry.spec.name, args, Call::new("1", session.clone())).await;
             let Some(question) = keeper.0.lock().unwrap().take() else {
-                // A role of the dialect may lack the tool; then nothing runs.
+                // A role may lack the tool; then nothing runs.
                 assert!(reply.is_error, "{name} ran without a question: {}", reply.text);
                 missing.push(format!("{name}: not asked: {}", reply.text));
                 continue;

@@ -1,5 +1,5 @@
-//! The rule matrix: rule × tool × dialect × spelling. The tools, their parameters and their classes come from the tables of
-//! the dialects, so that a new tool is in the matrix without being added here.
+//! The rule matrix: rule × tool × dialect × spelling. The tools, parameters and classes come from the dialect tables,
+//! so new tools are included automatically.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ use serde_json::{Map, Value, json};
 
 use crate::bare::Bare;
 
-/// What no reply may show while a rule denies reading it.
+/// Text that no reply may show while a rule denies reading it.
 const SECRET: &str = "TOPSECRET";
-/// Stands for a path or command while it is found out where a tool takes one.
+/// A probe value, to find the parameters that take a path or command.
 const PROBE: &str = "probe-f3a1";
 
 const NOTEBOOK: &str = r#"{"cells":[{"id":"c1","cell_type":"code","source":"TOPSECRET","metadata":{},"outputs":[],"execution_count":null}],"metadata":{},"nbformat":4,"nbformat_minor":5}"#;
 
-/// A workspace with a secret file and links that lead to it.
+/// A workspace with a secret file and links to it.
 struct Ground {
     folder: tempfile::TempDir,
 }
@@ -50,7 +50,7 @@ impl Ground {
         self.top().join("w")
     }
 
-    /// The workspace as every call of the matrix finds it.
+    /// Resets the workspace before each call of the matrix.
     fn reset(&self) {
         let root = self.root();
         fs::remove_dir_all(&root).unwrap();
@@ -67,7 +67,7 @@ impl Ground {
         symlink("a", root.join("dir")).unwrap();
     }
 
-    /// Every file of the workspace with its content; links by where they point.
+    /// Every file of the workspace with its content; links with their targets.
     fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut tree = BTreeMap::new();
         let mut queue = vec![self.root()];
@@ -86,7 +86,7 @@ impl Ground {
         tree
     }
 
-    /// An engine and a session as the settings would make them: path rules for the host, all rules for the gate.
+    /// An engine and a session built as from settings: path rules for the host, all rules for the gate.
     fn open(&self, dialect: Dialect, mode: Mode, rules: &[(Sign, &str)]) -> (Engine, Arc<Session>) {
         let reading = dialect.path_style;
         let parsed: Vec<(Sign, Rule)> =
@@ -140,7 +140,7 @@ enum Sign {
     Allow,
 }
 
-/// A place in a tool's arguments that takes a path or a command, in one form.
+/// A position in a tool's arguments that takes a path or a command, in one form.
 #[derive(Clone)]
 struct Slot {
     args: Map<String, Value>,
@@ -157,7 +157,7 @@ impl Slot {
     }
 }
 
-/// How a path stands in a parameter: as it is, or in the header of a patch.
+/// The form of a path in a parameter: plain, or in the header of a patch.
 #[derive(Clone, Copy)]
 struct Form {
     name: &'static str,
@@ -221,7 +221,7 @@ const FORMS: &[Form] = &[
     },
 ];
 
-/// A value for a parameter that the matrix is not about.
+/// A value for a parameter that the matrix does not vary.
 fn filler(name: &str, schema: &Value) -> Value {
     if let Some(first) = schema["enum"].as_array().and_then(|it| it.first()) {
         return first.clone();
@@ -240,7 +240,7 @@ fn filler(name: &str, schema: &Value) -> Value {
     }
 }
 
-/// Where a tool takes paths and commands, found by asking it what a call would use.
+/// Finds where a tool takes paths and commands, by probing its access request.
 fn slots(entry: &Entry) -> Vec<Slot> {
     let Some(access) = entry.spec.access else { return Vec::new() };
     let properties = entry.spec.input_schema["properties"].as_object().cloned().unwrap_or_default();
@@ -249,9 +249,9 @@ fn slots(entry: &Entry) -> Vec<Slot> {
     let mut bases = vec![Map::new()];
     for (name, schema) in &properties {
         let values = match schema["enum"].as_array() {
-            // Some values of an enum lead to a parameter, others do not.
+            // Only some enum values use a parameter.
             Some(values) => values.clone(),
-            // What it takes to act on a file that exists.
+            // Values needed to act on an existing file.
             None if name == "cell_id" || name == "overwrite" => vec![filler(name, schema)],
             None if required.contains(&name.as_str()) => vec![filler(name, schema)],
             None => continue,
@@ -288,7 +288,7 @@ fn slots(entry: &Entry) -> Vec<Slot> {
     slots
 }
 
-/// The classes of a request as far as the probe is in them.
+/// The classes of a request that contain the probe.
 fn class_of_probe(request: &AccessRequest) -> RuleClass {
     let here = |paths: &[String]| paths.iter().filter(|it| *it == PROBE).cloned().collect::<Vec<_>>();
     let command = request.command.clone().filter(|it| format!("{:?}", it.line).contains(PROBE));
@@ -349,7 +349,7 @@ const WRITE_RULES: &[&str] = &[
     "NotebookEdit(ROOT/a/**)",
 ];
 
-/// Tools that a call of the matrix cannot get to act even without a rule, with the reason.
+/// Tools that a matrix call cannot exercise even without a rule, with the reason.
 const NEVER_ACT: &[(&str, &str)] = &[
     ("memory_get", "reads memory files only"),
     ("plan_read", "reads the draft"),
@@ -387,7 +387,7 @@ async fn path_rules_hold_for_every_tool_of_claude() {
     assert!(path_matrix("claude").await > 500);
 }
 
-/// Calls every tool of a dialect that reads or writes files, in every spelling, behind every rule. How many calls it made.
+/// Calls every tool that reads or writes files, in every spelling, with every rule. Returns the number of calls.
 async fn path_matrix(dialect: &str) -> usize {
     let ground = Ground::new();
     let dialect = all().into_iter().find(|it| it.name == dialect).unwrap();
@@ -424,7 +424,7 @@ async fn path_matrix(dialect: &str) -> usize {
     count
 }
 
-/// Without a rule the calls do what the rules are there to stop.
+/// Without a rule the calls have the effects that the rules must prevent.
 async fn acts_without_rules(ground: &Ground, dialect: &Dialect, slots: &[&(Entry, Slot)], ext: &str) {
     let mut acted: BTreeMap<&str, bool> = BTreeMap::new();
     let (engine, session) = ground.open(dialect.clone(), Mode::Open, &[]);
@@ -441,7 +441,7 @@ async fn acts_without_rules(ground: &Ground, dialect: &Dialect, slots: &[&(Entry
     }
 }
 
-/// One tool behind one rule: the file is neither shown nor changed, however it is written.
+/// One tool with one rule: the file is neither shown nor changed, in any spelling.
 async fn every_spelling(
     ground: &Ground,
     (engine, session): (&Engine, &Arc<Session>),
@@ -470,7 +470,7 @@ async fn every_spelling(
     count
 }
 
-/// A search from above shows nothing of a denied file.
+/// A search from a parent directory shows nothing of a denied file.
 async fn searched(
     ground: &Ground,
     engine: &Engine,
@@ -498,7 +498,7 @@ async fn run(engine: &Engine, session: &Arc<Session>, entry: &Entry, slot: &Slot
     engine.run(&entry.spec.name, slot.args(text), Call::new("1", session.clone())).await
 }
 
-/// Whether a reply shows the content. A search says again what it was asked for.
+/// Whether a reply shows the content. A search reply repeats its query.
 fn shows(reply: &Reply) -> bool {
     let quoted = [format!("\"{SECRET}\""), format!("`{SECRET}`"), format!("'{SECRET}'"), format!("for {SECRET}")];
     let text = quoted.iter().fold(reply.text.clone(), |text, quote| text.replace(quote, ""));
@@ -574,7 +574,7 @@ async fn a_command_rule_holds_for_every_tool_in_every_dialect() {
     assert!(count > 1000, "{count}");
 }
 
-/// The same call with every switch of the tool turned on, such as the one for the background.
+/// The same call with every switch of the tool on, such as the one for the background.
 fn in_background(entry: &Entry, slot: &Slot) -> Slot {
     let mut slot = slot.clone();
     for (name, schema) in entry.spec.input_schema["properties"].as_object().unwrap() {
@@ -591,7 +591,7 @@ fn the_classes_of_rules_are_those_of_the_tables() {
         for entry in &dialect.tools {
             let told = slots(entry).iter().fold(RuleClass::NONE, |set, slot| set | slot.class);
             for name in std::iter::once(&entry.spec.name).chain(&entry.spec.aliases) {
-                // Paths of the draft are none of the workspace.
+                // Paths of the draft do not belong to the workspace.
                 let expected = if name.starts_with("plan_") && name != "plan_bash" { RuleClass::NONE } else { told };
                 assert_eq!(RuleClass::of_name(name), expected, "{} {name}", dialect.name);
             }

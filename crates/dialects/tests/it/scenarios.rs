@@ -5,9 +5,9 @@
 //!
 //! A page is Markdown. A heading of the second level clears the desk. Blocks: `file NAME` writes a file (`\e` at its
 //! end: no final newline), `call DIALECT TOOL` makes a call with the block as arguments, `reply` (or `reply error`)
-//! shows what came back (`call DIALECT/ROLE TOOL` calls in a role), `git` runs git, a line a command, `disk NAME` shows a file afterwards, `ran ID` lets a
-//! schedule have run with the block as output. Random ids are written as `<id-1>`, `<id-2>` … `conversation ID USER` keeps a conversation: its title,
-//! and a line a message.
+//! shows what came back (`call DIALECT/ROLE TOOL` calls in a role), `git` runs git, a line a command, `disk NAME` shows
+//! a file afterwards, `ran ID` lets a schedule have run with the block as output. Random ids are written as `<id-1>`,
+//! `<id-2>` … `conversation ID USER` keeps a session: its title, and a line a message.
 
 use std::{fs, path::Path};
 
