@@ -1,4 +1,4 @@
-//! What stands in the parentheses of `#[tool(…)]`.
+//! Parses the arguments of `#[tool(…)]`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

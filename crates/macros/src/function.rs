@@ -1,4 +1,4 @@
-//! The function under `#[tool]`: what can become a tool, and what to say about what cannot.
+//! Parses the function under `#[tool]`, and reports why a function cannot become a tool.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
@@ -13,17 +13,17 @@ pub(crate) struct Function<'a> {
     /// The name of the struct.
     pub(crate) tool: Ident,
     pub(crate) fields: Vec<Field<'a>>,
-    /// Whether it wants the call.
+    /// Whether it takes the call.
     pub(crate) call: bool,
     /// Its parameters in order.
     order: Vec<Parameter<'a>>,
-    /// What comes back when all is well.
+    /// The output type on success.
     pub(crate) output: &'a Type,
-    /// Whether it gives back a `Result`.
+    /// Whether it returns a `Result`.
     pub(crate) fallible: bool,
 }
 
-/// What the function is called with.
+/// A parameter of the function.
 enum Parameter<'a> {
     /// The call itself.
     Call,
@@ -51,7 +51,7 @@ impl ToTokens for Field<'_> {
 }
 
 impl<'a> Function<'a> {
-    /// Refuses what no model could call.
+    /// Parses a function and refuses types that JSON cannot represent.
     pub(crate) fn read(item: &'a ItemFn) -> syn::Result<Self> {
         let signature = &item.sig;
         if signature.asyncness.is_none() {
@@ -119,17 +119,17 @@ impl<'a> Function<'a> {
         Ok(())
     }
 
-    /// The doc comment and the conditions of the function, for the struct.
+    /// The doc comment and `cfg` attributes of the function, for the struct.
     pub(crate) fn docs(&self) -> impl Iterator<Item = &'a Attribute> {
         self.item.attrs.iter().filter(|it| it.path().is_ident("doc") || it.path().is_ident("cfg"))
     }
 
-    /// The conditions of the function, for what is generated beside it.
+    /// The `cfg` attributes of the function, for the generated items.
     pub(crate) fn conditions(&self) -> impl Iterator<Item = &'a Attribute> {
         self.item.attrs.iter().filter(|it| it.path().is_ident("cfg"))
     }
 
-    /// The function itself, without what only the struct understands.
+    /// The function without attributes that only the struct uses.
     pub(crate) fn kept(&self) -> TokenStream {
         let mut item = self.item.clone();
         for argument in &mut item.sig.inputs {
@@ -143,7 +143,7 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// What the function is called with.
+    /// The arguments of the function call.
     pub(crate) fn arguments(&self, call: Option<&Ident>) -> Vec<TokenStream> {
         let given = |parameter: &Parameter<'_>| match parameter {
             Parameter::Call => quote!(#call),
@@ -206,7 +206,7 @@ fn is_str(ty: &Type) -> bool {
     short && reference.mutability.is_none() && matches!(&*reference.elem, Type::Path(it) if it.path.is_ident("str"))
 }
 
-/// What is inside an `Option`.
+/// The type inside an `Option`.
 fn optional(ty: &Type) -> Option<&Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|it| it.ident == "Option")?;
@@ -217,7 +217,7 @@ fn optional(ty: &Type) -> Option<&Type> {
     }
 }
 
-/// Refuses types that no JSON becomes, wherever they stand in a type.
+/// Refuses types that JSON cannot represent, at any depth.
 fn sendable(ty: &Type) -> syn::Result<()> {
     match ty {
         Type::Reference(it) if matches!(&*it.elem, Type::Path(path) if path.path.is_ident("str")) => {

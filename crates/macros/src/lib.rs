@@ -1,4 +1,4 @@
-//! `#[tool]`: a plain async function becomes a tool.
+//! The `#[tool]` attribute, which generates a tool from an async function.
 
 mod attribute;
 mod function;
@@ -9,10 +9,10 @@ use syn::{ItemFn, ext::IdentExt};
 
 use crate::{attribute::Attribute, function::Function};
 
-/// Turns an async function into a tool: a struct of its parameters that implements `helve_contract::Tool`.
+/// Generates a tool from an async function: a struct of its parameters that implements `helve_contract::Tool`.
 ///
-/// The function stays as it is. The struct has its name in camel case (`word_count` → `WordCount`); the doc comment of
-/// the function is what the model reads about the tool, and doc comments on parameters are what it reads about them.
+/// The function stays unchanged. The struct has its name in camel case (`word_count` → `WordCount`). The model reads
+/// the doc comments of the function and of its parameters.
 ///
 /// ```text
 /// /// Counts the words of a file.
@@ -28,16 +28,16 @@ use crate::{attribute::Attribute, function::Function};
 /// let entry = Entry::of::<WordCount>();
 /// ```
 ///
-/// The parentheses hold the effects of a call: `none`, or any of `reads`, `writes`, `network`, `executes`, `spawns`,
-/// `blocks`, `destroys`, `notes`, `sends`. `name = "…"` gives the tool another name, `timeout = 30` its seconds. A tool
-/// that states no effects, such as one under a bare `#[tool]`, counts as privileged: the user is asked before it runs.
+/// The parentheses contain the effects of a call: `none`, or any of `reads`, `writes`, `network`, `executes`, `spawns`,
+/// `blocks`, `destroys`, `notes`, `sends`. `name = "…"` renames the tool, `timeout = 30` sets its timeout in seconds. A
+/// tool without declared effects, such as one under a bare `#[tool]`, counts as privileged and needs approval.
 ///
-/// A parameter of type `&Call`, which may be left out, is the call itself. All others are parsed from JSON: `String`,
-/// `&str`, numbers, `bool`, `Option`, `Vec`, maps, and every type that derives `Deserialize` and `JsonSchema`. What comes
-/// back is a type that can become a `Reply`, or a `Result` of one.
+/// An optional parameter of type `&Call` receives the call. All others are parsed from JSON: `String`, `&str`, numbers,
+/// `bool`, `Option`, `Vec`, maps, and every type that derives `Deserialize` and `JsonSchema`. The function returns a
+/// type that converts into a `Reply`, or a `Result` of one.
 ///
-/// The macro also makes a hidden function `__tool_function_decl_<function>()`, which returns the tool's `FunctionDecl`:
-/// its name, its description (`None` without a doc comment) and the JSON Schema of its parameters.
+/// The macro also generates a hidden function `__tool_function_decl_<function>()`. It returns the tool's
+/// `FunctionDecl`: its name, its description (`None` without a doc comment) and the JSON Schema of its parameters.
 #[proc_macro_attribute]
 pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
     expand(attribute.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()

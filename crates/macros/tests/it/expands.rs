@@ -1,4 +1,4 @@
-//! Functions that become tools.
+//! Tests of functions that become tools.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What `#[tool]` makes of a function, and what it says when it makes nothing.
+//! Tests of the code that `#[tool]` generates and of its error messages.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod expands;

@@ -1,4 +1,4 @@
-//! A call that reaches nothing.
+//! Test support: a call without ports.
 
 use std::sync::Arc;
 
