@@ -42,9 +42,9 @@ pub enum SettingType {
     Enum(&'static [&'static str]),
     /// A list of words.
     StringList,
-    /// A folder or file; relative ones start at the file that says so.
+    /// A directory or file; relative ones start at the file that says so.
     Path,
-    /// A list of folders.
+    /// A list of directories.
     Paths,
     /// A list of programs, each a path or `{ path, args, env }`.
     Programs,
@@ -67,7 +67,7 @@ pub enum ProjectPolicy {
     Append,
     /// Turn it off, not on.
     DisableOnly,
-    /// Name a folder inside the project.
+    /// Name a directory inside the project.
     SubdirOnly,
     /// Nothing.
     Never,

@@ -1,7 +1,7 @@
-//! The five places settings come from, the later before the earlier:
-//! defaults, the user's file, the project's file once it is trusted, the environment, flags.
+//! The five layers of settings, in increasing precedence: defaults, the user's file, the project's file once it is
+//! trusted, the environment, options.
 //!
-//! Lists of refusals add up instead, so no place can take back what another refuses.
+//! Deny lists of all layers are combined, so no layer can remove an entry of another.
 
 use std::{
     collections::BTreeMap,
@@ -31,24 +31,24 @@ pub struct CliOverride {
     pub key: String,
     /// Its value as it was written.
     pub text: String,
-    /// The flag as the user knows it.
+    /// The option as the user writes it.
     pub flag: &'static str,
 }
 
-/// Where a setting came from.
+/// The origin of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingSource {
-    /// Nobody said anything.
+    /// The default.
     Default,
     /// The user's own file.
     User(PathBuf),
-    /// The project's file, trusted.
+    /// The trusted project file.
     Project(PathBuf),
-    /// A variable of the environment.
+    /// An environment variable.
     EnvVar(String),
-    /// A flag.
+    /// A command-line option.
     Flag(&'static str),
-    /// Another setting, which decides this one where nobody sets it.
+    /// Another setting, from which this one is derived if nobody sets it.
     Setting(&'static str),
 }
 
@@ -63,12 +63,12 @@ impl fmt::Display for SettingSource {
     }
 }
 
-/// How the project's own file stands.
+/// The state of the project's settings file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProjectFileStatus {
-    /// There is none.
+    /// It does not exist.
     Absent,
-    /// It counts.
+    /// It is trusted and applies.
     Trusted(PathBuf),
     /// It is ignored until the user trusts it.
     Untrusted(PathBuf),
@@ -76,14 +76,14 @@ pub enum ProjectFileStatus {
     Unreadable(PathBuf, String),
 }
 
-/// A setting in force.
+/// The current value of a setting.
 #[derive(Clone, Debug)]
 pub struct EffectiveSetting {
     /// Its value.
     pub value: Value,
-    /// Where it came from; several places where lists added up.
+    /// Its origin; several for combined lists.
     pub sources: Vec<SettingSource>,
-    /// Of a list: where each item came from.
+    /// For a list: the origin of each item.
     pub items: Vec<SettingSource>,
 }
 
@@ -94,28 +94,28 @@ impl EffectiveSetting {
     }
 }
 
-/// All settings in force.
+/// All current settings.
 pub struct Settings {
-    /// The values, with defaults where nobody said anything.
+    /// The values, including defaults.
     pub config: Config,
-    /// What was set, by name; defaults are not in here.
+    /// The values that were set, by name, without defaults.
     set: BTreeMap<&'static str, EffectiveSetting>,
-    /// The folder that tools work in, without symbolic links.
+    /// The directory that tools work in, without symbolic links.
     pub workspace: PathBuf,
-    /// The same as the user wrote it, absolute.
+    /// The directory as the user wrote it, made absolute.
     pub workspace_as_given: PathBuf,
-    /// The user's file, and whether it is there.
+    /// The user's file, and whether it exists.
     pub user_file: Option<(PathBuf, bool)>,
-    /// How the project's file stands.
+    /// The state of the project's file.
     pub project_file: ProjectFileStatus,
-    /// What the user should know, a line each.
+    /// Warnings for the user, one per line.
     pub warnings: Vec<String>,
 }
 
 type SettingsLayer = Vec<(&'static SettingKey, Value, SettingSource)>;
 
 impl Settings {
-    /// Reads all layers. Nothing in the project is run, and only its settings file and the files of its plugins are read.
+    /// Reads all layers. Runs nothing in the project, and reads only its settings file and the files of its plugins.
     pub fn load(flags: Vec<CliOverride>) -> Result<Self, String> {
         let here = env::current_dir().map_err(|error| {
             format!("the current folder cannot be read: {error}. Go to a folder that exists and try again")
@@ -182,38 +182,38 @@ impl Settings {
         setting
     }
 
-    /// The settings that somebody set, by name.
+    /// The settings that were set, by name.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, &EffectiveSetting)> {
         self.set.iter().map(|(name, setting)| (*name, setting))
     }
 
-    /// Where a setting came from. Empty: nobody set it.
+    /// The origins of a setting; empty if nobody set it.
     pub fn origins(&self, name: &str) -> &[SettingSource] {
         debug_assert!(SettingKey::find(name).is_some(), "unknown setting `{name}`");
         self.set.get(name).map_or(&[], |it| &it.sources)
     }
 
-    /// Where an item of a list came from; `None` where nobody set it.
+    /// The origin of an item of a list; `None` if nobody set it.
     pub fn item_origin(&self, name: &str, item: &Value) -> Option<&SettingSource> {
         let setting = self.set.get(name)?;
         let at = setting.value.as_array()?.iter().position(|it| it == item)?;
         setting.items.get(at)
     }
 
-    /// How long a command may run whose tool has no parameter for it, where somebody said so.
+    /// The configured timeout of commands whose tool has no timeout parameter.
     pub fn command_timeout(&self) -> Option<Duration> {
         let is_set = !self.origins("tools.shell.command_timeout_secs").is_empty();
         is_set.then(|| self.config.tools.shell.command_timeout_secs.duration())
     }
 
-    /// The name of the dialect: as set, or the one that a preset belongs to.
+    /// The dialect: as set, or the one of the preset.
     pub const fn dialect(&self) -> &'static str {
         self.config.dialect.as_str()
     }
 
     /// The role in a dialect: as set, or the preset.
     pub fn role(&self, dialect: &str) -> Option<&str> {
-        // A role from a file belongs to the dialect of the file; one from a flag is meant as it stands.
+        // A role from a file applies only with that file's dialect; one from an option always applies.
         let fits = dialect == self.dialect() || matches!(self.origins("role").last(), Some(SettingSource::Flag(_)));
         match &self.config.role {
             Some(role) if fits => Some(role),
@@ -222,7 +222,7 @@ impl Settings {
     }
 }
 
-/// A preset belongs to the dialect `preset`, and chooses it where no dialect is set.
+/// A preset selects the dialect `preset` if no dialect is set.
 fn choose_preset_dialect(set: &mut BTreeMap<&'static str, EffectiveSetting>) {
     if set.contains_key("tools.preset") && !set.contains_key("dialect") {
         let value = Value::from(DialectName::Preset.as_str());
@@ -230,7 +230,7 @@ fn choose_preset_dialect(set: &mut BTreeMap<&'static str, EffectiveSetting>) {
     }
 }
 
-/// The typed settings: what was set, over the defaults. Each value was checked when it was read.
+/// The typed settings: the set values over the defaults. Each value was validated when it was read.
 fn config_of(set: &BTreeMap<&'static str, EffectiveSetting>) -> Result<Config, String> {
     let mut tree = Map::new();
     for (name, setting) in set {
@@ -306,26 +306,26 @@ fn project_settings(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static SettingKe
     Ok(found.into_iter().map(|(key, value)| (key, absolutize_paths(key, value, top))).collect())
 }
 
-/// A file of a project's plugin that is not as it was when the user trusted it.
+/// A plugin file of a project that changed after the user trusted it.
 fn changed_file(program: &Value, top: &Path, trust: &TrustStore) -> Option<PathBuf> {
     let program = PluginProgram::deserialize(program).ok()?;
     program_files(&program, top).into_iter().find(|file| !trust.holds_file(file))
 }
 
-/// The files of a plugin that lie in the project: the program, and scripts among its arguments. What they are decides
-/// what runs, so trust covers them too.
+/// The files of a plugin inside the project: the program, and scripts among its arguments. They determine what runs, so
+/// trust covers them too.
 fn program_files(program: &PluginProgram, top: &Path) -> Vec<PathBuf> {
     let words = std::iter::once(&program.path).chain(&program.args);
     let files = words.map(|word| top.join(word)).filter(|file| file.is_file());
-    // A link may lead out of the project, and its target can change as well.
+    // A link may lead out of the project, and its target can also change.
     files.filter(|file| file.starts_with(top) || file.canonicalize().is_ok_and(|it| it.starts_with(top))).collect()
 }
 
-/// What a project file asks for that runs programs; shown to the user who trusts it.
+/// What a project file runs; shown to the user who decides about trust.
 pub struct ProjectPlugins {
     /// The programs, in the order of the file.
     pub programs: Vec<PluginProgram>,
-    /// Their files in the project, whose content trust covers.
+    /// Their files in the project; trust covers the content.
     pub files: Vec<PathBuf>,
 }
 
@@ -389,7 +389,7 @@ fn from_flags(here: &Path, flags: Vec<CliOverride>) -> Result<SettingsLayer, Str
     Ok(layer)
 }
 
-/// Puts a layer over what is set. Lists of refusals add up, and a project adds its plugins to those of the user.
+/// Applies a layer to the settings. Deny lists are combined, and a project adds its plugins to the user's.
 fn apply_layer(set: &mut BTreeMap<&'static str, EffectiveSetting>, layer: SettingsLayer) {
     for (key, value, origin) in layer {
         let adds = key.project == ProjectPolicy::Append
@@ -411,7 +411,7 @@ fn apply_layer(set: &mut BTreeMap<&'static str, EffectiveSetting>, layer: Settin
     }
 }
 
-/// What of a trusted project's settings counts; the rest is told.
+/// Filters the settings of a trusted project by policy, and warns about the rest.
 fn filter_project_layer(
     layer: SettingsLayer,
     set: &BTreeMap<&'static str, EffectiveSetting>,
@@ -451,7 +451,7 @@ fn filter_project_layer(
         .collect()
 }
 
-/// Relative paths start at the place that names them; `~/` is the user's home.
+/// Relative paths start at the directory of the file that contains them; `~/` is the user's home.
 fn absolutize_paths(key: &SettingKey, value: Value, base: &Path) -> Value {
     let join = |text: &str| {
         let path = match (text.strip_prefix("~/"), home()) {
@@ -460,7 +460,7 @@ fn absolutize_paths(key: &SettingKey, value: Value, base: &Path) -> Value {
         };
         Value::from(path.to_string_lossy())
     };
-    // A name alone is a file beside the settings, or a program that is looked for where programs are.
+    // A bare name is a file beside the settings, or a program in `PATH`.
     let program =
         |text: &str| if text.contains('/') || base.join(text).exists() { join(text) } else { Value::from(text) };
     match (key.value_type, value) {
@@ -494,7 +494,7 @@ fn absolutize_paths(key: &SettingKey, value: Value, base: &Path) -> Value {
         (SettingType::Servers, Value::Object(servers)) => {
             let server = |(name, mut server): (String, Value)| {
                 for key in ["command", "cwd"] {
-                    // A program without a slash is looked for where programs are.
+                    // A program without a slash is searched in `PATH`.
                     let path = server[key].as_str().filter(|it| key == "cwd" || it.contains('/')).map(join);
                     if let Some(path) = path {
                         server[key] = path;
@@ -524,7 +524,7 @@ mod tests {
         config_of(&BTreeMap::from([(name, EffectiveSetting::new(value, SettingSource::Default))]))
     }
 
-    /// Values that the key table accepts for this kind.
+    /// Values that the key table accepts for this type.
     fn samples(kind: SettingType) -> Vec<Value> {
         match kind {
             SettingType::Text | SettingType::UserName | SettingType::TenantName => vec![json!("x")],

@@ -1,4 +1,4 @@
-//! Where settings are written down: finding the files, and reading them without being fooled.
+//! Settings files: finds them and reads them safely.
 
 use std::{
     env,
@@ -14,17 +14,17 @@ use serde_json::Value;
 
 use super::keys::{ALIASES, SETTINGS, SettingKey};
 
-/// No settings file is larger.
+/// The maximum size of a settings file.
 const LARGEST: u64 = 1 << 20;
-/// No other name counts: tools may not write these two.
+/// The only accepted names: tools may not write these two.
 const FILE_NAMES: [&str; 2] = ["helve.toml", "helve.yaml"];
 
-/// The user's home, from the real environment alone.
+/// The user's home, only from the real environment.
 pub(crate) fn home() -> Option<PathBuf> {
     env::var_os("HOME").map(PathBuf::from).filter(|it| it.is_absolute())
 }
 
-/// A folder that the XDG rules name; relative values count as unset, as the rules say.
+/// A directory from an XDG variable; relative values count as unset, as the specification says.
 pub fn xdg_dir(variable: &str, beneath_home: &str) -> Option<PathBuf> {
     let set = env::var_os(variable).map(PathBuf::from).filter(|it| it.is_absolute());
     set.or_else(|| Some(home()?.join(beneath_home)))
@@ -36,17 +36,17 @@ pub fn user_file() -> Option<PathBuf> {
     Some(find_existing(&folder).unwrap_or_else(|| folder.join(FILE_NAMES[0])))
 }
 
-/// The settings file of a project, if it has one: in the workspace itself, never above it.
+/// The settings file of a project, if it exists: in the workspace itself, never in a parent.
 pub fn project_file(workspace: &Path) -> Option<PathBuf> {
     find_existing(workspace)
 }
 
 fn find_existing(folder: &Path) -> Option<PathBuf> {
-    // A directory of that name is no settings file.
+    // A directory with that name is not a settings file.
     FILE_NAMES.iter().map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_ok_and(|it| !it.is_dir()))
 }
 
-/// Opens a regular file. A pipe or device in its place is refused without waiting for it.
+/// Opens a regular file. Refuses a pipe or device without blocking.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -67,7 +67,7 @@ pub fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The settings in a file's text, flat: `tools.shell.deny` and its value, each checked.
+/// The validated settings of a file, flattened: `tools.shell.deny` and its value.
 pub(crate) fn parse_settings(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static SettingKey, Value)>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -93,7 +93,7 @@ fn flatten(prefix: &str, tree: Value, flat: &mut Vec<(&'static SettingKey, Value
     for (part, value) in map {
         let name = if prefix.is_empty() { part } else { format!("{prefix}.{part}") };
         if let Some(key) = SettingKey::find(&name) {
-            // A value that is left empty in YAML says nothing.
+            // An empty value in YAML means unset.
             if !value.is_null() {
                 let value = key.value_type.check(value).map_err(|why| format!("`{name}` {why}"))?;
                 flat.push((key, value));
@@ -114,10 +114,10 @@ fn is_table(name: &str) -> bool {
     names.into_iter().any(|key| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// What to say about a key that does not exist.
+/// The error for an unknown key.
 pub(crate) fn unknown_key_message(name: &str) -> String {
     let names = || SETTINGS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
-    // A wrong last part in the right table is the common case: compare the last parts first.
+    // Usually only the last part is wrong, so compare the last parts first.
     let (table, last) = name.rsplit_once('.').map_or(("", name), |(table, last)| (table, last));
     let inside: Vec<_> =
         names().filter(|key| key.rsplit_once('.').map_or(table.is_empty(), |(other, _)| other == table)).collect();

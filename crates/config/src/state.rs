@@ -1,4 +1,4 @@
-//! The state folder: the record of calls, shortened replies in full, trust. Its owner's alone.
+//! The state directory: records of calls, spill files, trust. Only its owner can access it.
 
 use std::{
     fs::DirBuilder,
@@ -15,18 +15,18 @@ use rustix::{
 
 use crate::{Settings, xdg_dir};
 
-/// Where the state folder is when nothing else is configured.
+/// The default state directory.
 pub fn default_dir() -> Option<PathBuf> {
     Some(xdg_dir("XDG_STATE_HOME", ".local/state")?.join("helve"))
 }
 
-/// Where the state folder is, by the settings.
+/// The configured state directory.
 pub fn place(settings: &Settings) -> Option<PathBuf> {
     settings.config.state_dir.as_deref().map(Path::to_path_buf).or_else(default_dir)
 }
 
-/// Where the tenant keeps what belongs to its sessions: saved output, temporary files, undo data, records and the vault.
-/// The default tenant uses the state folder itself, every other one a folder inside it.
+/// The directory for a tenant's sessions: saved output, temporary files, undo data, records and the vault. The default
+/// tenant uses the state directory itself, other tenants a subdirectory.
 pub fn tenant_dir(settings: &Settings, state: &Path) -> PathBuf {
     match settings.config.store.tenant.as_str() {
         DEFAULT_TENANT => state.to_owned(),
@@ -34,12 +34,12 @@ pub fn tenant_dir(settings: &Settings, state: &Path) -> PathBuf {
     }
 }
 
-/// Makes the state folder. Where that is impossible, a private one for the time being, and a line that says so.
+/// Creates the state directory. If that fails, creates a temporary private one and returns a warning.
 pub fn open(settings: &Settings) -> io::Result<(PathBuf, Option<String>)> {
     let why = match place(settings) {
         Some(folder) => match private(&folder) {
             Ok(()) => return Ok((folder.canonicalize()?, None)),
-            // A folder that somebody chose is used or it is an error; a usual one can be done without.
+            // A configured directory must work; the default one can be replaced.
             Err(error) if settings.config.state_dir.is_some() => {
                 return Err(io::Error::new(error.kind(), format!("state_dir {}: {error}", folder.display())));
             }
@@ -56,7 +56,7 @@ pub fn open(settings: &Settings) -> io::Result<(PathBuf, Option<String>)> {
     Ok((folder.canonicalize()?, Some(remark)))
 }
 
-/// Makes a folder, with all above it, that only its owner can enter; refuses one that is somebody else's.
+/// Creates a directory and its parents with access for the owner only; refuses one that belongs to somebody else.
 pub fn private(folder: &Path) -> io::Result<()> {
     if folder.symlink_metadata().is_err() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -67,7 +67,7 @@ pub fn private(folder: &Path) -> io::Result<()> {
             "is a symbolic link, and links are not followed there; remove the link, or name the folder that it leads to",
         ));
     }
-    // One open handle for all that follows: whatever the name leads to later, this folder is meant.
+    // Uses one open handle, so that a later rename or link has no effect.
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = match rustix::fs::open(folder, flags, Mode::empty()) {
         Err(Errno::NOTDIR | Errno::LOOP) => return Err(io::Error::new(ErrorKind::NotADirectory, "is not a folder")),
@@ -83,14 +83,14 @@ pub fn private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Some letters and digits that nobody can guess.
+/// Random letters and digits.
 pub fn random_id() -> io::Result<String> {
     let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(hex(&bytes))
 }
 
-/// Bytes in two digits each.
+/// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|it| char::from_digit(it.into(), 16)).collect()
 }
@@ -104,7 +104,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A fresh private folder for a test.
+    /// A fresh private directory for a test.
     pub(crate) fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("helve-test-{name}-{}", random_id().unwrap()));
         private(&path).unwrap();

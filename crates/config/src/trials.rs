@@ -1,10 +1,10 @@
-//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+//! Properties that hold for any input bytes, for tests and fuzzers.
 
 use std::path::Path;
 
 use crate::source::parse_settings;
 
-/// A settings file is read or refused with a reason, as TOML and as YAML.
+/// A settings file is parsed or refused with a reason, as TOML and as YAML.
 pub fn settings(data: &[u8]) {
     for name in ["helve.toml", "helve.yaml"] {
         if let Err(why) = parse_settings(Path::new(name), data) {

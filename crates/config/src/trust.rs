@@ -1,4 +1,4 @@
-//! Which project files the user has read and accepted: by path and by content, so that a change asks again.
+//! Trusted project files, by path and content: a changed file needs a new decision of the user.
 
 use std::{
     collections::BTreeMap,
@@ -12,29 +12,29 @@ use sha2::{Digest, Sha256};
 
 use super::source::{open_regular, read_limited};
 
-/// The list of trusted files, in the state folder, readable by its owner alone.
+/// The list of trusted files in the state directory, accessible to its owner only.
 pub struct TrustStore {
     file: PathBuf,
 }
 
 impl TrustStore {
-    /// The list in this state folder.
+    /// The list in this state directory.
     pub fn new(state: &Path) -> Self {
         Self { file: state.join("trust.json") }
     }
 
-    /// Whether this file with this content was accepted.
+    /// Whether this file is trusted with this content.
     pub fn is_trusted(&self, path: &Path, content: &[u8]) -> bool {
         path.to_str().and_then(|path| self.read_or_empty().remove(path)).is_some_and(|hash| hash == digest(content))
     }
 
-    /// Whether this file was accepted with the content that it has now. It may be of any size.
+    /// Whether this file is trusted with its current content, of any size.
     pub fn holds_file(&self, path: &Path) -> bool {
         let accepted = path.to_str().and_then(|path| self.read_or_empty().remove(path));
         accepted.is_some_and(|hash| file_digest(path).is_ok_and(|now| now == hash))
     }
 
-    /// Accepts a file with the content that it has now.
+    /// Trusts a file with its current content.
     pub fn add_file(&self, path: &Path) -> io::Result<()> {
         let hash = file_digest(path)?;
         let _alone = self.lock()?;
@@ -43,7 +43,7 @@ impl TrustStore {
         self.save(&list)
     }
 
-    /// Accepts a file with this content.
+    /// Trusts a file with this content.
     pub fn add(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let _alone = self.lock()?;
         let mut list = self.read_strict()?;
@@ -51,7 +51,7 @@ impl TrustStore {
         self.save(&list)
     }
 
-    /// Forgets a file. Says whether it was there.
+    /// Removes a file from the list. Returns whether it was there.
     pub fn remove(&self, path: &Path) -> io::Result<bool> {
         let _alone = self.lock()?;
         let mut list = self.read_strict()?;
@@ -62,7 +62,7 @@ impl TrustStore {
         Ok(known)
     }
 
-    /// The list as it stands; one that others could have written counts as empty.
+    /// The current list. A list that others could have written counts as empty.
     fn read_or_empty(&self) -> BTreeMap<String, String> {
         let mine = self
             .file
@@ -74,7 +74,7 @@ impl TrustStore {
         read_limited(&self.file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
-    /// The list for somebody who changes it: one that cannot be read is not written over.
+    /// The list for a change: an unreadable list is not overwritten.
     fn read_strict(&self) -> io::Result<BTreeMap<String, String>> {
         let list = self.read_or_empty();
         let unread = list.is_empty()
@@ -88,7 +88,7 @@ impl TrustStore {
         Ok(list)
     }
 
-    /// The right to change the list, until dropped: other sessions may want the same at this moment.
+    /// An exclusive lock for changing the list, until dropped.
     fn lock(&self) -> io::Result<fs::File> {
         let lock = OpenOptions::new()
             .write(true)
@@ -100,7 +100,7 @@ impl TrustStore {
         Ok(lock)
     }
 
-    /// Writes the list beside the old one and puts it in its place. One that a killed process left there is written over.
+    /// Writes the list to a temporary file and renames it. Overwrites a temporary file that a killed process left.
     fn save(&self, list: &BTreeMap<String, String>) -> io::Result<()> {
         let fresh = self.file.with_extension("json.new");
         let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
@@ -120,7 +120,7 @@ fn text(path: &Path) -> io::Result<&str> {
     path.to_str().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "its path is not UTF-8; rename the folder"))
 }
 
-/// The digest of a regular file, read in pieces.
+/// The digest of a regular file, read in chunks.
 fn file_digest(path: &Path) -> io::Result<String> {
     let mut file = open_regular(path)?;
     let (mut hasher, mut piece) = (Sha256::new(), vec![0; 64 << 10]);
