@@ -1,10 +1,10 @@
-//! As strict as the strictest provider: what is wrong with a request.
+//! Validates requests as strictly as the strictest provider.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Everything that is wrong with a request; nothing for a good one.
+/// All problems of a request; empty for a valid one.
 pub fn validate_request(request: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     if request["model"].as_str().is_none_or(str::is_empty) {

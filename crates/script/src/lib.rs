@@ -1,5 +1,5 @@
-//! A model that follows a script: a server in OpenAI's wire format for tests. It streams, it fails on purpose, it is as
-//! strict as the strictest provider, and it remembers what it was asked.
+//! A scripted model for tests: a server with OpenAI's wire format. It streams, fails on purpose, validates requests
+//! strictly, and records them.
 
 mod check;
 mod server;

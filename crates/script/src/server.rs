@@ -1,4 +1,4 @@
-//! The server: takes requests, checks them, and answers with the next step.
+//! The server: validates requests and answers with the next step.
 
 use std::{
     collections::VecDeque,
@@ -30,40 +30,40 @@ use crate::{
     wire::{StreamAction, full_response, stream_actions},
 };
 
-/// What a server does.
+/// The script of a server.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelScript {
     /// The answers, in order.
     pub steps: VecDeque<ScriptStep>,
-    /// Answers of their own for requests whose system prompt or first user message has certain words.
+    /// Separate answers for requests whose system prompt or first user message contains certain text.
     pub lanes: Vec<ScriptBranch>,
-    /// Characters of a request at most; a longer one is refused as too long for the window.
+    /// The maximum number of characters of a request; a longer one exceeds the context window.
     pub window: Option<usize>,
-    /// A key that every request must bring.
+    /// The key that every request must have.
     pub key: Option<String>,
-    /// A field that this server does not know, and refuses.
+    /// A field that this server refuses.
     pub refuses: Option<String>,
-    /// What is said when the steps are used up; none: such a request is wrong.
+    /// The answer after the last step; `None` makes such a request an error.
     pub then: Option<String>,
-    /// The port; 0: any.
+    /// The port; 0 chooses a free one.
     pub port: u16,
-    /// A file that gets every request and every fault, a line each.
+    /// A log file for every request and problem, one per line.
     #[serde(skip)]
     pub log: Option<PathBuf>,
 }
 
-/// Answers for some requests only.
+/// Answers for matching requests only.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScriptBranch {
-    /// Words of the system prompt or of the first user message.
+    /// Text in the system prompt or the first user message.
     pub when: String,
     /// The answers, in order.
     pub steps: VecDeque<ScriptStep>,
 }
 
-/// A server that runs. It ends when this is dropped.
+/// A running server. Dropping it stops the server.
 pub struct MockModelServer {
     at: SocketAddr,
     state: Arc<ServerShared>,
@@ -77,36 +77,36 @@ struct ServerShared {
 }
 
 impl ModelScript {
-    /// These answers, in order.
+    /// A script with these answers, in order.
     pub fn new(steps: impl IntoIterator<Item = ScriptStep>) -> Self {
         Self { steps: steps.into_iter().collect(), ..Self::default() }
     }
 
-    /// Other answers for requests whose system prompt or first user message has these words.
+    /// Adds separate answers for requests whose system prompt or first user message contains this text.
     pub fn branch(mut self, when: &str, steps: impl IntoIterator<Item = ScriptStep>) -> Self {
         self.lanes.push(ScriptBranch { when: when.to_owned(), steps: steps.into_iter().collect() });
         self
     }
 
-    /// Requests of more characters than this are too long.
+    /// Sets the maximum number of characters of a request.
     pub fn window(mut self, characters: usize) -> Self {
         self.window = Some(characters);
         self
     }
 
-    /// Requests must bring this key.
+    /// Requires this key.
     pub fn key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
         self
     }
 
-    /// Requests with this field are refused.
+    /// Refuses requests with this field.
     pub fn reject_field(mut self, field: &str) -> Self {
         self.refuses = Some(field.to_owned());
         self
     }
 
-    /// This is said when the steps are used up.
+    /// Sets the answer after the last step.
     pub fn fallback(mut self, text: &str) -> Self {
         self.then = Some(text.to_owned());
         self
@@ -124,33 +124,33 @@ impl ModelScript {
 }
 
 impl MockModelServer {
-    /// The base URL that a client needs.
+    /// The base URL for clients.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.at)
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Value> {
         lock(&self.state.requests).clone()
     }
 
-    /// What was wrong with it.
+    /// The problems of the requests so far.
     pub fn violations(&self) -> Vec<String> {
         lock(&self.state.wrong).clone()
     }
 
-    /// How many steps are left.
+    /// The number of remaining steps.
     pub fn steps_left(&self) -> usize {
         let script = lock(&self.state.script);
         script.steps.len() + script.lanes.iter().map(|it| it.steps.len()).sum::<usize>()
     }
 
-    /// Adds a step at the end.
+    /// Appends a step.
     pub fn push(&self, step: ScriptStep) {
         lock(&self.state.script).steps.push_back(step);
     }
 
-    /// Serves for ever.
+    /// Serves forever.
     pub async fn run(mut self) {
         _ = (&mut self.work).await;
     }
@@ -206,7 +206,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 async fn accept(listener: TcpListener, state: Arc<ServerShared>) {
     while let Ok((stream, _)) = listener.accept().await {
-        // Else the kernel keeps the second piece of an answer back until the first is acknowledged, which takes 40 ms.
+        // Without this, the kernel delays the second part of an answer by 40 ms, until the first is acknowledged.
         _ = stream.set_nodelay(true);
         let state = state.clone();
         tokio::spawn(async move {
@@ -330,7 +330,7 @@ async fn send_actions(beats: Vec<StreamAction>, size: usize, wait: Duration, sen
                 }
             }
             StreamAction::Cut => {
-                // What was sent before is on its way first.
+                // Earlier output is flushed first.
                 while send.capacity() < send.max_capacity() && !send.is_closed() {
                     tokio::task::yield_now().await;
                 }

@@ -1,4 +1,4 @@
-//! Steps of a script: what is answered, how it is cut into pieces, and what goes wrong.
+//! Steps of a script: the answer, how it is split into chunks, and which failure occurs.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -9,40 +9,40 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScriptStep {
-    /// Words.
+    /// The text.
     pub text: String,
-    /// Thoughts.
+    /// The reasoning.
     pub reasoning: String,
-    /// Further deltas of the message, sent as they are before the text: fields that only some providers have.
+    /// Further deltas of the message, sent unchanged before the text: fields that only some providers have.
     pub deltas: Vec<Value>,
-    /// Calls of tools.
+    /// The tool calls.
     pub calls: Vec<ScriptedCall>,
-    /// `finish_reason`, when it is not the usual one.
+    /// `finish_reason`, if it is not the usual one.
     pub finish: Option<String>,
-    /// Tokens of the prompt and of the answer; none: the server says nothing about usage.
+    /// Tokens of the prompt and the answer; `None` sends no usage.
     pub usage: Option<(u64, u64)>,
-    /// How the answer is cut into pieces.
+    /// How the answer is split into chunks.
     pub split: StreamSplit,
-    /// What goes wrong.
+    /// The failure.
     pub fault: Option<StreamFault>,
-    /// Milliseconds until the first byte.
+    /// The delay of the first byte in milliseconds.
     pub wait: u64,
-    /// Another status than 200; `body` is sent with it.
+    /// A status other than 200, sent with `body`.
     pub status: Option<u16>,
-    /// The whole body, as it is.
+    /// The whole body, sent unchanged.
     pub body: Option<String>,
     /// More headers.
     pub headers: BTreeMap<String, String>,
-    /// Words that the request must contain.
+    /// Text that the request must contain.
     pub expect: Option<String>,
-    /// How many requests get this answer; 0 and 1 are one.
+    /// The number of requests that get this answer; 0 means 1.
     pub times: u32,
-    /// Makes the answer from the request.
+    /// Computes the answer from the request.
     #[serde(skip)]
     pub by: Option<Responder>,
 }
 
-/// Makes an answer from a request.
+/// Computes an answer from a request.
 #[derive(Clone)]
 pub struct Responder(pub(crate) Arc<dyn Fn(&Value) -> ScriptStep + Send + Sync>);
 
@@ -52,39 +52,39 @@ impl fmt::Debug for Responder {
     }
 }
 
-/// A call of a tool in an answer.
+/// A tool call in an answer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScriptedCall {
-    /// Its id; empty: one is made up.
+    /// Its id; generated if empty.
     pub id: String,
     /// The tool.
     pub name: String,
-    /// The arguments; a string is sent as it is, be it JSON or not.
+    /// The arguments; a string is sent unchanged, valid JSON or not.
     pub args: Value,
     /// `extra_content` of the call; null: none.
     pub extra: Value,
 }
 
-/// How an answer is cut into pieces.
+/// How an answer is split into chunks.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StreamSplit {
-    /// Characters of text in a piece.
+    /// The number of characters of text in a chunk.
     pub text: usize,
-    /// Pieces of the arguments of a call.
+    /// The number of chunks of a call's arguments.
     pub args: usize,
-    /// Names come in two pieces.
+    /// Names are sent in two chunks.
     pub names: bool,
-    /// Where the ids of calls are.
+    /// Which chunks contain the ids of calls.
     pub ids: CallIdPlacement,
-    /// Pieces of all calls by turns.
+    /// Chunks of all calls are interleaved.
     pub interleaved: bool,
-    /// Every call is sent a second time when it is complete.
+    /// Every call is sent again when it is complete.
     pub twice: bool,
-    /// Pieces do not say which call they belong to.
+    /// Chunks do not say which call they belong to.
     pub no_index: bool,
-    /// Bytes of a write; 0: an event a write.
+    /// The number of bytes of a write; 0 writes one event at a time.
     pub bytes: usize,
     /// Lines end with CR LF.
     pub crlf: bool,
@@ -106,20 +106,20 @@ impl Default for StreamSplit {
     }
 }
 
-/// Where the ids of calls are.
+/// Which chunks contain the ids of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallIdPlacement {
-    /// In the first piece of each call.
+    /// The first chunk of each call.
     #[default]
     First,
-    /// In every piece.
+    /// Every chunk.
     Every,
-    /// Nowhere.
+    /// None.
     Missing,
 }
 
-/// What goes wrong with a stream. Numbers count events.
+/// A failure of a stream. Numbers count events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamFault {
@@ -127,11 +127,11 @@ pub enum StreamFault {
     CutAfter(usize),
     /// The connection breaks in the middle of the first call's arguments.
     CutInArgument,
-    /// The stream ends cleanly after this many events, without a word of its end.
+    /// The stream ends after this many events without an end marker.
     EndAfter(usize),
-    /// Nothing more comes after this many events.
+    /// The stream stalls after this many events.
     StallAfter(usize),
-    /// A line that is no JSON comes after this many events.
+    /// An invalid JSON line follows after this many events.
     GarbageAfter(usize),
     /// An error object comes after this many events.
     ErrorAfter(usize),
@@ -140,17 +140,17 @@ pub enum StreamFault {
 }
 
 impl ScriptStep {
-    /// Words.
+    /// An answer with text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), usage: Some((10, 5)), ..Self::default() }
     }
 
-    /// Calls of tools.
+    /// An answer with tool calls.
     pub fn calls(calls: impl IntoIterator<Item = ScriptedCall>) -> Self {
         Self { calls: calls.into_iter().collect(), usage: Some((10, 5)), ..Self::default() }
     }
 
-    /// One call of a tool.
+    /// An answer with one tool call.
     pub fn call(name: &str, args: impl Into<Value>) -> Self {
         Self::calls([ScriptedCall::new(name, args)])
     }
@@ -160,7 +160,7 @@ impl ScriptStep {
         Self { status: Some(status), body: Some(body.into()), ..Self::default() }
     }
 
-    /// An answer made from the request.
+    /// An answer computed from the request.
     pub fn computed(make: impl Fn(&Value) -> Self + Send + Sync + 'static) -> Self {
         Self { by: Some(Responder(Arc::new(make))), ..Self::default() }
     }
@@ -183,13 +183,13 @@ impl ScriptStep {
         self
     }
 
-    /// Cut into pieces like this.
+    /// Splits the answer into chunks like this.
     pub fn split(mut self, split: StreamSplit) -> Self {
         self.split = split;
         self
     }
 
-    /// With this fault.
+    /// Adds this failure.
     pub fn fault(mut self, fault: StreamFault) -> Self {
         self.fault = Some(fault);
         self
@@ -207,7 +207,7 @@ impl ScriptStep {
         self
     }
 
-    /// Without a word about usage.
+    /// Sends no usage.
     pub fn no_usage(mut self) -> Self {
         self.usage = None;
         self
@@ -219,13 +219,13 @@ impl ScriptStep {
         self
     }
 
-    /// The first byte comes after this many milliseconds.
+    /// Delays the first byte by this many milliseconds.
     pub fn delay_ms(mut self, ms: u64) -> Self {
         self.wait = ms;
         self
     }
 
-    /// The request must contain these words.
+    /// Requires this text in the request.
     pub fn expect(mut self, words: &str) -> Self {
         self.expect = Some(words.to_owned());
         self

@@ -1,17 +1,17 @@
-//! An answer in OpenAI's form: whole, or as the events of a stream.
+//! Encodes an answer in OpenAI's format: complete, or as events of a stream.
 
 use serde_json::{Value, json};
 
 use crate::{CallIdPlacement, ScriptStep, StreamFault};
 
-/// One thing that a stream does.
+/// An action of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StreamAction {
     /// Sends these bytes.
     Send(String),
     /// Breaks the connection.
     Cut,
-    /// Waits for ever.
+    /// Stalls forever.
     Stall,
 }
 

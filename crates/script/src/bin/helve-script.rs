@@ -1,5 +1,5 @@
-//! Serves a script from a file: `helve-script FILE.json` prints its URL and serves until it is ended. With
-//! `HELVE_SCRIPT_LOG` set to a file, every request and everything that was wrong with one goes there, a line each.
+//! Serves a script from a file: `helve-script FILE.json` prints its URL and serves until it is stopped. If
+//! `HELVE_SCRIPT_LOG` names a file, every request and every problem is logged there, one per line.
 
 use std::{io::Write, process::ExitCode};
 
