@@ -8,8 +8,8 @@ use helve_contract::{
 };
 use serde_json::Value;
 
-/// The user of the parent session, without the approval of plans: a plan ends the plan mode of the session that the user
-/// sees, and that is the parent's.
+/// The user of the parent session, without plan approvals: approving a plan ends the plan mode of the parent session,
+/// which the user sees.
 pub(crate) struct AgentUser(pub(crate) Arc<dyn User>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Channels by the settings.
+//! Builds channels from the settings.
 
 use std::{
     io::{IsTerminal as _, stdout},
@@ -13,14 +13,14 @@ use crate::{config::Settings, remark};
 /// Whether the user of a session can send files with a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
-    /// There are turns, and files may come with them.
+    /// The session has turns, and files may arrive with them.
     WithTurns,
-    /// There are no turns: a person or a client calls tools.
+    /// The session has no turns: a person or a client calls tools.
     Never,
 }
 
-/// The channels of a session. What cannot be opened is said, and leaves the session without any. Files of the user
-/// need no channel.
+/// The channels of a session. A channel that cannot be opened is reported, and the session has none. Attachments need
+/// no channel.
 pub fn open(settings: &Settings, files: Files) -> Arc<dyn Channels> {
     let outlets = outlets(settings).unwrap_or_else(|error| {
         remark!("helve: there are no channels: {error}");
@@ -38,7 +38,7 @@ fn outlets(settings: &Settings) -> Result<Option<ChannelRegistry>> {
     if channels.is_empty() {
         return Ok(None);
     }
-    // Where nobody looks on, standard output is read by a program that wants something else from it.
+    // Without a terminal, a program reads standard output and expects other content there.
     let free = if stdout().is_terminal() { StdoutUse::Free } else { StdoutUse::Taken };
     let outlets = ChannelRegistry::open(channels, free, |name| std::env::var(name).ok())?;
     for left in outlets.left_out() {

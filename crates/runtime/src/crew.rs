@@ -1,4 +1,4 @@
-//! Other agents of a session: their supervisor, by the settings.
+//! Builds the supervisor of sub-agents from the settings.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use crate::{
     workshop::HelveRuntime,
 };
 
-/// A workshop that does not keep itself open.
+/// A weak reference to a workshop.
 struct Door(Weak<HelveRuntime>);
 
 impl Door {
@@ -66,7 +66,7 @@ pub(crate) fn create_supervisor(bench: &HelveRuntime, me: Weak<HelveRuntime>, di
     Supervisor::configured(Arc::new(Door(me)), bench.store().clone(), kinds, limits, models, Some(waker))
 }
 
-/// Wakes conversations by what the program says later that wakes them.
+/// Wakes sessions with the handler that the program sets later.
 struct Waker(Weak<HelveRuntime>);
 
 #[async_trait]
@@ -77,8 +77,8 @@ impl Wake for Waker {
     }
 }
 
-/// The kinds of agents for this dialect: built in, from `agents.folders`, and from `.claude/agents` of the workspace as
-/// far as `helve config trust` accepted the files. What cannot be used is said in `remarks`.
+/// The kinds of agents for this dialect: built in, from `agents.folders`, and from `.claude/agents` of the workspace if
+/// `helve config trust` accepted the files. Problems are reported in `remarks`.
 pub(crate) fn kinds(settings: &Settings, state: &Path, dialect: &str, remarks: &mut Vec<String>) -> AgentDefinitions {
     let mut kinds = AgentDefinitions::builtin(dialect);
     let agents = &settings.config.agents;
@@ -110,7 +110,7 @@ pub fn project_agents(settings: &Settings) -> Vec<PathBuf> {
     AgentDefinitions::files(&settings.workspace.join(".claude").join("agents"))
 }
 
-/// Agents for sessions that no loop of this program drives: the model is looked for when the first agent is started.
+/// Agents for sessions without an agent loop in this program. The model is resolved when the first agent starts.
 pub(crate) struct OnDemand {
     bench: Weak<HelveRuntime>,
     supervisor: Arc<Supervisor>,
@@ -122,7 +122,7 @@ impl OnDemand {
         Self { bench, supervisor, seats: Mutex::default() }
     }
 
-    /// Gives the session of this call a seat, so that it may start agents.
+    /// Registers the session of this call, so that it may start agents.
     async fn seat(&self, call: &Call) -> Result<()> {
         let bench = self.bench.upgrade().ok_or_else(|| Error::failed("the program is about to end"))?;
         bench.ensure_model().await?;
@@ -173,7 +173,7 @@ impl Agents for OnDemand {
     }
     async fn current(&self, call: &Call) -> Result<CurrentAgent> {
         let own = self.supervisor.current(call).await?;
-        // Another program drives the session, so the settings say what is known: the model of its agents.
+        // Another program drives the session, so only the settings name a model: that of its agents.
         let configured = || self.bench.upgrade().and_then(|bench| bench.model_name(&call.session.id));
         Ok(CurrentAgent { model: own.model.or_else(configured), ..own })
     }

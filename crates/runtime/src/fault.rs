@@ -1,16 +1,16 @@
-//! Why a command of the program did not work, and the exit code that says so.
+//! The error of a command, with its exit code.
 
 use std::{fmt, io, process::ExitCode};
 
-/// What a command ends with.
+/// Exit codes.
 pub type CommandResult = Result<ExitCode, CliError>;
 
-/// The exit code of a tool's error, or of anything else that went wrong.
+/// A tool failed, or another error occurred.
 pub const EXIT_FAILURE: u8 = 1;
-/// The exit code of a command line that makes no sense.
+/// The command line is invalid.
 pub const EXIT_USAGE: u8 = 2;
 
-/// Why a command did not work, in words that say what to do next.
+/// Why a command failed, and what to do next.
 #[derive(Debug)]
 pub struct CliError {
     text: String,
@@ -18,7 +18,7 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// The command line or a settings file makes no sense.
+    /// The command line or a settings file is invalid.
     pub fn usage(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: EXIT_USAGE }
     }

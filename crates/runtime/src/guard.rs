@@ -1,5 +1,5 @@
-//! What stands against words of strangers, by the settings: what is taken out of replies, what may not leave, what is
-//! asked after a stranger has spoken.
+//! Protection against untrusted content, from the settings: redaction, secrets that may not leave, and the taint
+//! policy.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::{
     state,
 };
 
-/// The same engine in the making, with everything that is against secrets and strangers.
+/// Adds redaction and the sources of untrusted content to an engine builder.
 pub fn guarded(settings: &Settings, builder: EngineBuilder) -> EngineBuilder {
     let policy = &settings.config.policy;
     builder
@@ -25,12 +25,12 @@ pub fn guarded(settings: &Settings, builder: EngineBuilder) -> EngineBuilder {
         .shell_network(shell_network(settings))
 }
 
-/// The same gate, as careful after a stranger's words as the settings want.
+/// Adds the taint policy of the settings to a gate.
 pub fn with_taint_policy(settings: &Settings, gate: Gate) -> Gate {
     gate.taint_policy(taint_policy(settings))
 }
 
-/// What a session of its own needs: a memory of strangers, and letters that nobody else knows.
+/// Gives a session its taint record and its salt.
 pub fn init_taint(settings: &Settings, session: &mut Session) -> Result<(), CliError> {
     session.taint = match (taint_policy(settings), settings.config.policy.taint_until) {
         (TaintPolicy::Off, _) => Taint::disabled(),
@@ -50,7 +50,7 @@ fn taint_policy(settings: &Settings) -> TaintPolicy {
     }
 }
 
-/// What is taken out of replies, and what may not leave.
+/// What is redacted from replies, and what may not leave the machine.
 fn redactor(settings: &Settings) -> Redactor {
     let canaries = &settings.config.secrets.canaries;
     if !settings.config.scrub.enabled {
@@ -61,7 +61,7 @@ fn redactor(settings: &Settings) -> Redactor {
 }
 
 /// Every variable whose value Helve reads as a key: those of known model and search providers, those that a setting
-/// names (`key_env`, `secret_env`, `password_env` at any depth), and those that `${NAME}` fills in.
+/// names (`key_env`, `secret_env`, `password_env` at any depth), and those that `${NAME}` inserts.
 fn secret_variables(settings: &Settings) -> BTreeSet<String> {
     let known = model::key_variables().chain(SearchProvider::ALL.iter().filter_map(|it| it.key_variable()));
     let mut names: BTreeSet<String> = known.map(str::to_owned).collect();
@@ -87,7 +87,7 @@ fn collect(key: &str, value: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether what a command is told can leave the machine.
+/// Whether commands can send data out of the machine.
 fn shell_network(settings: &Settings) -> ShellNetwork {
     let config = &settings.config;
     let offline = config.sandbox.network == SandboxNetwork::Off

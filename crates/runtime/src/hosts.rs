@@ -9,16 +9,16 @@ use crate::{
     shell,
 };
 
-/// How long a host has to answer.
+/// The timeout of a host check.
 const PROBE: Duration = Duration::from_secs(15);
 
-/// What was found out about one kind of host.
+/// The result of a host check.
 pub struct HostReport {
     /// `docker`, `ssh` or `e2b`.
     pub kind: HostKind,
     /// Whether `host.kind` names it.
     pub is_selected: bool,
-    /// What works there; an error says what to do.
+    /// What works there; the error says what to do.
     pub found: Result<String, String>,
 }
 
@@ -38,7 +38,7 @@ fn configured(settings: &Settings, kind: HostKind) -> Result<Option<HostSettings
     }))
 }
 
-/// Tries every kind of host but this machine, side by side. Hosts that are not configured are not contacted.
+/// Checks every kind of remote host in parallel. Hosts that are not configured are not contacted.
 pub async fn probe(settings: &Settings) -> Vec<HostReport> {
     let kinds = [HostKind::Docker, HostKind::Ssh, HostKind::E2b];
     let reports = kinds.map(|kind| async move {

@@ -1,4 +1,4 @@
-//! Settings that a model can read while it works, and the few that it can set until its session ends.
+//! Settings that a model can read, and the few that it can change until its session ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,11 +13,11 @@ use serde_json::Value;
 
 use crate::config::{SETTINGS, Settings};
 
-/// What a model can set: nothing that widens what it may do or spend.
+/// The settings that a model can change: none extends its rights or budget.
 const SETTABLE: [&str; 4] = ["model.name", "model.small", "theme", "chat.reasoning"];
-/// Settings with secrets in them: canaries, and tables whose environments and headers may hold keys.
+/// Settings with secrets: canaries, and tables whose environments and headers may contain keys.
 const SECRET: [&str; 5] = ["secrets.canaries", "mcp.servers", "plugins", "tools.plugins", "channels"];
-/// Sessions whose changes are kept at once.
+/// The maximum number of sessions with changed settings.
 const MAX_SESSIONS: usize = 1024;
 
 /// The settings of one session.
@@ -46,17 +46,17 @@ impl RuntimeSettings {
         Self { inner: Mutex::new(Inner { values, changed: BTreeSet::new() }) }
     }
 
-    /// A copy whose changes do not come back.
+    /// A copy; changes to it do not affect the original.
     fn fork(&self) -> Self {
         Self { inner: Mutex::new(self.lock().clone()) }
     }
 
-    /// A setting. `None`: there is none of this name, or it is secret.
+    /// A setting. `None` if the name is unknown or the value is secret.
     pub fn get(&self, name: &str) -> Option<Value> {
         self.lock().values.get(full_name(name)).cloned()
     }
 
-    /// A setting that was set since the session began. `None`: it has the value that the session began with.
+    /// A setting that was changed since the session started, else `None`.
     fn changed(&self, name: &str) -> Option<Value> {
         let inner = self.lock();
         inner.changed.get(full_name(name)).and_then(|key| inner.values.get(key)).cloned()
@@ -67,7 +67,7 @@ impl RuntimeSettings {
         self.get(name)?.as_str().map(str::to_owned)
     }
 
-    /// Records the model that answers, where the settings name none and one was found.
+    /// Records the resolved model, if the settings name none.
     pub fn found_model(&self, name: &str) {
         let mut inner = self.lock();
         let model = inner.values.entry("model.name").or_default();
@@ -76,7 +76,7 @@ impl RuntimeSettings {
         }
     }
 
-    /// Sets a value; answers the one before and the one now. The error for any other key says how a person changes it.
+    /// Sets a value; returns the old and the new one. For other keys, the error says how a person changes them.
     pub fn set(&self, name: &str, value: Value) -> Result<(Value, Value)> {
         let full = full_name(name);
         let Some(key) = SETTINGS.iter().find(|key| key.name == full && SETTABLE.contains(&key.name)) else {
@@ -117,18 +117,17 @@ fn not_settable(name: &str) -> Error {
 pub struct SessionKnobs {
     base: RuntimeSettings,
     changed: Mutex<BTreeMap<String, Arc<RuntimeSettings>>>,
-    /// Why no model of this program would use a model that a session sets; `None`: one would.
+    /// Why a model set by a session would not be used; `None` if it would.
     unused_model: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
 }
 
 impl SessionKnobs {
-    /// The values of the settings. `unused_model` says why no model of this program would use a model that a session
-    /// sets, if that is so.
+    /// The settings of all sessions. `unused_model`: why a model set by a session would not be used.
     pub fn new(settings: &Settings, unused_model: impl Fn() -> Option<&'static str> + Send + Sync + 'static) -> Self {
         Self { base: RuntimeSettings::new(settings), changed: Mutex::default(), unused_model: Box::new(unused_model) }
     }
 
-    /// What every session begins with.
+    /// The initial settings of every session.
     pub fn base(&self) -> &RuntimeSettings {
         &self.base
     }
@@ -146,19 +145,19 @@ impl SessionKnobs {
         self.get(session, name)?.as_str().map(str::to_owned)
     }
 
-    /// A setting that this session, or else the program for all sessions, has set since it began.
+    /// A setting that this session, or the program for all sessions, has changed.
     pub fn changed(&self, session: &str, name: &str) -> Option<Value> {
         let own = self.lock().get(session).cloned();
         own.and_then(|knobs| knobs.changed(name)).or_else(|| self.base.changed(name))
     }
 
-    /// Sets a value for all sessions; answers the one before and the one now.
+    /// Sets a value for all sessions; returns the old and the new one.
     pub fn set_for_all(&self, name: &str, value: Value) -> Result<(Value, Value)> {
         self.refuse_unused(name)?;
         self.base.set(name, value)
     }
 
-    /// A setting that nothing would use is refused with the reason: a success would be a false promise.
+    /// Refuses a setting that would have no effect, with the reason.
     fn refuse_unused(&self, name: &str) -> Result<()> {
         if !full_name(name).starts_with("model.") || !SETTABLE.contains(&full_name(name)) {
             return Ok(());
@@ -169,7 +168,7 @@ impl SessionKnobs {
         }
     }
 
-    /// Sets a value for one session; answers the one before and the one now.
+    /// Sets a value for one session; returns the old and the new one.
     pub fn set(&self, session: &str, name: &str, value: Value) -> Result<(Value, Value)> {
         self.refuse_unused(name)?;
         let mut changed = self.lock();
@@ -186,7 +185,7 @@ impl SessionKnobs {
     }
 }
 
-/// A user port that answers questions about settings, and leaves everything else to another.
+/// A user port that handles settings and forwards everything else.
 pub struct SettingsUser {
     inner: Arc<dyn User>,
     knobs: Arc<SessionKnobs>,

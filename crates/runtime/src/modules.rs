@@ -1,4 +1,4 @@
-//! WebAssembly modules of the user's choice as tools, and the record of their calls.
+//! Loads WebAssembly modules as tools, and records their calls.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -11,7 +11,7 @@ use crate::{
     remark,
 };
 
-/// Where the calls of modules are recorded: the log of an engine that is built after them.
+/// The event log for calls of modules. The engine is built after the modules.
 #[derive(Clone, Default)]
 pub struct WasmCallLog(Arc<OnceLock<Weak<Engine>>>);
 
@@ -24,7 +24,7 @@ impl WasmCallLog {
     /// Records one event, where an engine listens.
     pub(crate) fn emit(&self, event: impl Into<Event>) {
         if let Some(engine) = self.0.get().and_then(Weak::upgrade) {
-            // A log that fails never fails a call; the call's own events say that it did.
+            // A failing log never fails a call; the call's own events report it.
             _ = engine.events().emit(event);
         }
     }
@@ -35,7 +35,7 @@ impl WasmCallLog {
     }
 }
 
-/// Loads the modules that the settings name. One that cannot be loaded is told and left out.
+/// Loads the configured modules. A module that cannot be loaded is reported and left out.
 pub fn load(settings: &Settings, record: &WasmCallLog) -> Vec<Entry> {
     let mut tools = Vec::new();
     for module in &settings.config.wasm {
@@ -47,7 +47,7 @@ pub fn load(settings: &Settings, record: &WasmCallLog) -> Vec<Entry> {
     tools
 }
 
-/// A module without a definition in the settings has it in the JSON file beside it.
+/// A module without a definition in the settings has one in the JSON file beside it.
 fn read(WasmModule { path, definition }: &WasmModule) -> Result<wasm::WasmConfig> {
     if definition.is_empty() {
         return wasm::WasmConfig::from_module(path);

@@ -1,4 +1,4 @@
-//! Tells the owners of schedules how runs went: over the schedule's channel, or in the log.
+//! Notifies the owners of schedules about runs: over the schedule's channel, or in the log.
 
 use std::sync::Arc;
 
@@ -41,13 +41,13 @@ impl ScheduleNotifier for Told {
     }
 }
 
-/// Who speaks: a session that can reach nothing.
+/// The sender: a session without ports.
 fn from(schedule: &Schedule) -> Call {
     let ports = Ports::new(Arc::new(helve_hosts::LocalHost::new()));
     let workspace = Workspace::new([], PathRules::default(), PathStyle::Relative);
     let mut session = Session::new(format!("scheduled:{}", schedule.id), workspace, ports);
     session.user.clone_from(&schedule.user);
-    // The same id would be taken for a repetition of the same message.
+    // An equal id would count as a repetition of the same message.
     let id = crate::state::random_id().unwrap_or_else(|_| "notice".to_owned());
     Call::new(id, Arc::new(session))
 }

@@ -1,4 +1,4 @@
-//! MCP servers of the user's choice, whose tools join those of the session.
+//! Starts the configured MCP servers and adds their tools to sessions.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,20 +19,20 @@ use crate::{
     print, remark, state,
 };
 
-/// How long a call by hand waits for the server of its tool.
+/// How long `helve call` waits for the server of its tool.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which servers a session needs.
 pub enum Wanted<'a> {
-    /// All that are configured. One that is late is left out.
+    /// All configured servers. A slow server is left out.
     All,
-    /// All that are configured, for a session that follows them: one that is late joins it.
+    /// All configured servers. A slow server joins the session later.
     Persistent,
     /// Those that may have this tool.
     WithTool(&'a str),
 }
 
-/// Starts the servers that are wanted, and waits a little for their tools. None are configured or wanted: nothing.
+/// Starts the required servers and waits briefly for their tools. `None` if none are configured or required.
 pub fn start(
     settings: &Settings,
     dialect: &Dialect,
@@ -71,7 +71,7 @@ pub fn start(
     Some(servers)
 }
 
-/// Says what is missing, on standard error, and whether it may still come.
+/// Reports missing servers on standard error, and whether they may still join.
 fn warn_missing(servers: &McpServers, wanted: &Wanted<'_>) {
     for report in servers.reports() {
         let how = match (report.status, wanted) {
@@ -108,8 +108,8 @@ fn is_wanted(server: &str, dialect: &Dialect, wanted: &Wanted<'_>) -> bool {
         && (tool.contains("McpResource") || client::is_tool_of(server, tool))
 }
 
-/// Keeps an engine's tools from outside in step with the servers: they may come late, and change what they offer. A
-/// server that is away for a moment keeps its tools; a tool that changed stays out until it is approved.
+/// Updates an engine's external tools when servers start late or change their tools. A server that disconnects briefly
+/// keeps its tools; a changed tool is left out until it is approved.
 pub fn watch_tool_changes(
     engine: &Arc<Engine>,
     dialect: Dialect,
@@ -142,7 +142,7 @@ pub fn watch_tool_changes(
     });
 }
 
-/// The tools that servers and plugins bring, without those whose name is taken.
+/// The tools of servers and plugins, without those whose name is taken.
 pub fn drop_name_clashes(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> Vec<Entry> {
     let (free, taken) = split_by_name_clash(dialect, entries);
     for name in taken {
@@ -202,7 +202,7 @@ fn read(settings: &Settings, name: &str, server: &McpServer, state: &Path) -> Re
     Ok(it)
 }
 
-/// Where a server starts that is not told otherwise. Not the workspace: what lies there is not the user's choice.
+/// The default start directory of a server. Not the workspace: the user did not choose its content.
 fn default_cwd(state: &Path, name: &str) -> Result<PathBuf, String> {
     if !name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-') {
         return Err("a server's name has letters, digits, `_` and `-`".into());
@@ -212,7 +212,7 @@ fn default_cwd(state: &Path, name: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Names and values, with `${NAME}` filled in from the environment.
+/// Names and values, with `${NAME}` replaced from the environment.
 fn expand_env_map(pairs: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
     pairs.iter().map(|(name, value)| Ok((name.clone(), expand_env(value)?))).collect()
 }

@@ -1,4 +1,4 @@
-//! Plugins: programs of the user's choice that bring tools of their own, started in the sandbox.
+//! Starts the configured plugins in the sandbox: programs that provide tools.
 
 use std::{
     collections::BTreeSet,
@@ -15,8 +15,8 @@ use crate::{
     print, remark,
 };
 
-/// Starts the plugins that the settings name, and returns their tools and whether all of them started. One that does not
-/// start is reported and left out.
+/// Starts the configured plugins. Returns their tools and whether all started. A plugin that does not start is reported
+/// and left out.
 pub fn start(
     settings: &Settings,
     workspace: &Workspace,
@@ -42,7 +42,7 @@ pub fn start(
     (tools, all_started)
 }
 
-/// How a plugin is started: in the workspace, with the session's roots, and its own folders to read.
+/// How to start a plugin: in the workspace, with the session's roots, and read access to its own directories.
 fn place(program: &PluginProgram, session: &Workspace) -> Result<helve_plugins::PluginConfig> {
     let roots = session.roots();
     let mut argv = program.argv();
@@ -50,10 +50,10 @@ fn place(program: &PluginProgram, session: &Workspace) -> Result<helve_plugins::
     let first = argv.first_mut().ok_or_else(|| Error::failed("it has no path"))?;
     let program = found(Path::new(&*first)).canonicalize().map_err(|error| Error::failed(error.to_string()))?;
     *first = found(Path::new(&*first)).to_string_lossy().into_owned();
-    // A script that an interpreter runs lies somewhere else than the interpreter.
+    // A script is not in the directory of its interpreter.
     let scripts = argv[1..].iter().map(Path::new).filter(|it| it.is_absolute() && it.is_file());
     let scripts = scripts.filter_map(|it| it.canonicalize().ok());
-    // A folder that lies in the workspace is readable already, with the rights of its root.
+    // A directory in the workspace is already readable, with the permission of its root.
     let is_covered = |dir: &Path| roots.iter().any(|root| dir.starts_with(&root.dir));
     let folders = std::iter::once(program).chain(scripts).filter_map(|it| it.parent().map(Path::to_owned));
     let own: BTreeSet<PathBuf> = folders.filter(|it| !is_covered(it)).collect();
@@ -74,7 +74,7 @@ fn place(program: &PluginProgram, session: &Workspace) -> Result<helve_plugins::
     })
 }
 
-/// A program by its path, or by its name where programs are.
+/// A program by its path, or by its name in `PATH`.
 fn found(program: &Path) -> PathBuf {
     let named = program.components().count() == 1 && !program.is_absolute();
     let places = env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What goes to the terminal: lines that survive a closed pipe, text that cannot harm, colours where they are wanted.
+//! Terminal output: lines that survive a closed pipe, escaped text, and colours.
 
 use std::{
     borrow::Cow,
@@ -9,13 +9,13 @@ use std::{
 
 use helve_contract::{Invisible, invisible};
 
-/// A line on standard output. A reader that went away ends the program quietly.
+/// Prints a line on standard output. If the reader is gone, the program exits quietly.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::print::line(format_args!($($text)*)) };
 }
 
-/// A line on standard error. If nobody can read it, nothing happens.
+/// Prints a line on standard error. Ignores write errors.
 #[macro_export]
 macro_rules! remark {
     ($($text:tt)*) => { $crate::print::eprint_line(format_args!($($text)*)) };
@@ -49,14 +49,14 @@ pub fn eprint_line(text: fmt::Arguments<'_>) {
     _ = io::stderr().lock().write_all(whole.as_bytes());
 }
 
-/// Lines on standard error whose text is harmless already, and whose escape sequences are ours. Nothing: no line.
+/// Prints escaped lines with our own escape sequences on standard error. Prints nothing for an empty text.
 pub fn eprint_styled(text: &str) {
     if !text.is_empty() {
         _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
     }
 }
 
-/// Text from a tool: as it is into a pipe or file, made harmless on a terminal. Ends with a line's end.
+/// Prints text from a tool: unchanged into a pipe or file, escaped on a terminal. Ends with a newline.
 pub fn print_tool_text(text: &str) {
     let shown = if io::stdout().is_terminal() { escape_for_terminal(text) } else { Cow::Borrowed(text) };
     write_stdout(shown.as_bytes());
@@ -65,8 +65,8 @@ pub fn print_tool_text(text: &str) {
     }
 }
 
-/// The text with everything made visible that a terminal would obey and a reader would not see: escape sequences,
-/// control characters, changes of direction, invisible tags.
+/// Escapes what a terminal would interpret or a reader would not see: escape sequences, control characters, direction
+/// overrides, invisible tags.
 pub fn escape_for_terminal(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_invisible) {
         return Cow::Borrowed(text);
@@ -92,22 +92,22 @@ fn is_invisible(it: char) -> bool {
     }
 }
 
-/// How a word stands out, where standing out is possible.
+/// A style of text.
 #[derive(Clone, Copy)]
 pub enum TextStyle {
     /// A heading.
     Bold,
-    /// Of less weight.
+    /// Less important.
     Dim,
     /// Good.
     Green,
-    /// Middling.
+    /// Medium.
     Yellow,
     /// Bad.
     Red,
 }
 
-/// The text in an ink, on a terminal that wants colours.
+/// The text in a style, if the terminal supports colours.
 pub fn styled(ink: TextStyle, text: &str) -> Cow<'_, str> {
     if !color_enabled() {
         return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! What notes are found by: weights and an embedding model, by the settings.
+//! Builds the memory search from the settings: weights and an embedding model.
 
 use std::{
     path::PathBuf,
@@ -17,7 +17,7 @@ use helve_store::{
 
 use crate::{config::Settings, remark};
 
-/// How notes are found, by the settings. Nothing is read or asked before the first note.
+/// The memory search of the settings. Nothing is loaded before the first note.
 pub fn memory_config(settings: &Settings) -> MemoryConfig {
     let usual = MemoryConfig::default();
     let config = settings.config.memory.clone();
@@ -29,7 +29,7 @@ pub fn memory_config(settings: &Settings) -> MemoryConfig {
         (None, None) => Arc::new(BuiltinEmbedder),
     };
     let (meaning, words) = (config.weight_meaning as f32, config.weight_words as f32);
-    // Two weights of nothing would find nothing.
+    // Two weights of 0 would find nothing.
     if meaning + words > 0.0 {
         MemoryConfig { embedder, semantic_weight: meaning, lexical_weight: words }
     } else {
@@ -37,7 +37,7 @@ pub fn memory_config(settings: &Settings) -> MemoryConfig {
     }
 }
 
-/// A static model in a folder, read when it is first needed.
+/// A static model in a directory, read when it is first needed.
 struct LocalEmbedder {
     dir: PathBuf,
     model: OnceLock<Option<Model2Vec>>,
@@ -70,13 +70,13 @@ impl Embedder for LocalEmbedder {
     }
 }
 
-/// A model that an endpoint runs.
+/// A model behind an endpoint.
 struct RemoteEmbedder {
     id: String,
     endpoint: Endpoint,
     key_env: Option<String>,
     client: OnceLock<Option<EmbeddingsClient>>,
-    /// As long as the first vector that came; 0 before.
+    /// The length of the first received vector; 0 before.
     dims: AtomicUsize,
 }
 

@@ -1,4 +1,5 @@
-//! The rules of the settings: read, checked against the names of tools, and handed to the gate and to the hosts.
+//! The approval and path rules of the settings: parses them, checks their tool names, and passes them to the gate and
+//! hosts.
 
 use helve_contract::{Access, Entry, PathGlob, PathRule, PatternPurpose, RuleScope, closest_names, name_matches};
 use helve_engine::{CLASS_NAMES, Dialect, Rule, RuleClass};
@@ -7,16 +8,16 @@ use crate::{config::Settings, fault::CliError};
 
 /// The rules of `[approval]`.
 pub struct ApprovalRules {
-    /// What needs no question.
+    /// Calls that need no approval.
     pub allow: Vec<Rule>,
-    /// What is always asked.
+    /// Calls that always need approval.
     pub ask: Vec<Rule>,
-    /// What never runs.
+    /// Calls that are denied.
     pub deny: Vec<Rule>,
 }
 
 impl ApprovalRules {
-    /// Reads the rules. A rule that is malformed, or whose name no tool can have here, is an error.
+    /// Parses the rules. A malformed rule, or one with an impossible tool name, is an error.
     pub fn read(settings: &Settings) -> Result<Self, CliError> {
         let approval = &settings.config.approval;
         let read = |key: &str, list: &[String]| -> Result<Vec<Rule>, CliError> {
@@ -29,7 +30,7 @@ impl ApprovalRules {
         })
     }
 
-    /// The rules about tools that a dialect does not have. They hold as soon as such a tool is there.
+    /// Rules about tools that the dialect lacks. They apply as soon as such a tool exists.
     pub fn absent(&self, dialect: &Dialect) -> Vec<&str> {
         let is_there = |rule: &&Rule| {
             let purpose = PatternPurpose::Restrict;
@@ -40,7 +41,7 @@ impl ApprovalRules {
         restricting.chain(&self.allow).filter(|rule| !is_there(rule)).map(Rule::source).collect()
     }
 
-    /// The rules about paths, as hosts hold to them: for file tools, and by mounts for commands.
+    /// The rules about paths that hosts enforce: for file tools, and by mounts for commands.
     pub fn path_rules(&self) -> impl Iterator<Item = PathRule> {
         let denied = self.deny.iter().filter_map(Rule::path_rule);
         denied.chain(self.ask.iter().filter_map(Rule::search_rule))
@@ -59,8 +60,8 @@ pub fn denied_paths(settings: &Settings) -> impl Iterator<Item = PathRule> {
     paths.deny_read.iter().map(reads).chain(paths.deny_write.iter().map(writes))
 }
 
-/// Refuses rules whose name is that of no tool here. The tools of plugins and modules are known only once these run, so this
-/// is called with them then; [`ApprovalRules::read`] accepts other names where there is one.
+/// Refuses rules with a tool name that does not exist here. Tools of plugins and modules are known only once these run,
+/// so this is called again then; [`ApprovalRules::read`] accepts other names if there are any.
 pub fn check_external_names(settings: &Settings, external: &[Entry]) -> Result<(), CliError> {
     let approval = &settings.config.approval;
     let lists =
@@ -83,10 +84,10 @@ fn parse(settings: &Settings, key: &str, text: &str) -> Result<Rule, CliError> {
     }
 }
 
-/// Why no tool can have this name here, if none can. With `may_come`, tools of plugins that do not run yet count.
+/// Why no tool can have this name here. With `may_come`, tools of plugins that have not started count.
 fn unknown_name(settings: &Settings, name: &str, may_come: bool) -> Option<String> {
     let covers = |known: &str| name_matches(name, known, PatternPurpose::Restrict);
-    // Most rules name a tool of a class; the tables of all dialects need not be built for them.
+    // Most rules name a class, which avoids building the tables of all dialects.
     if RuleClass::of_name(name) != RuleClass::NONE || CLASS_NAMES.iter().any(|known| covers(known)) {
         return None;
     }

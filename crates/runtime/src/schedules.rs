@@ -1,4 +1,4 @@
-//! Schedules by the settings: the rules for new ones, and what drives those that are due.
+//! Builds schedule rules and the scheduler from the settings.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use helve_contract::ports::ScheduleRules;
 
 use crate::{config::Settings, fault::CliError, setup, workshop::HelveRuntime};
 
-/// The rules for schedules that are made in a conversation, by the settings.
+/// The rules for schedules created in a session, from the settings.
 pub fn rules(settings: &Settings, dialect: Option<&str>) -> ScheduleRules {
     let config = &settings.config.schedule;
     ScheduleRules {
@@ -22,7 +22,7 @@ pub fn rules(settings: &Settings, dialect: Option<&str>) -> ScheduleRules {
     }
 }
 
-/// How schedules are driven, by the settings.
+/// The options of the scheduler, from the settings.
 pub fn driving(settings: &Settings) -> Driving {
     let config = &settings.config.schedule;
     Driving {
@@ -36,12 +36,12 @@ pub fn driving(settings: &Settings) -> Driving {
     }
 }
 
-/// What drives the schedules of a workshop; its model must have been found.
+/// The scheduler of a workshop; its model must be resolved.
 pub fn driver(bench: &Arc<HelveRuntime>, notify: Arc<dyn ScheduleNotifier>) -> Result<Scheduler, CliError> {
     driver_beside(bench, notify, None)
 }
 
-/// The same, where conversations are open in this process: what is for them is said there.
+/// The scheduler for a process with open sessions; their results are delivered there.
 pub fn driver_beside(
     bench: &Arc<HelveRuntime>,
     notify: Arc<dyn ScheduleNotifier>,

@@ -27,22 +27,22 @@ use crate::{
     workshop::{HelveRuntime, Reach, UserInterface},
 };
 
-/// Who makes the calls of a session. It decides what is asked, how replies are marked and how much is kept.
+/// Who makes the calls of a session. It decides about approvals, markers and records.
 #[derive(Clone, Default)]
 pub enum Caller {
-    /// A person at the command line. Nothing is asked unless a flag sets a mode, and replies carry no marks of untrusted
-    /// content.
+    /// A person at the command line. Nothing needs approval unless an option sets a mode, and replies have no markers
+    /// around untrusted content.
     Person,
-    /// A program that calls for a person, over the API. Nothing is asked unless a flag sets a mode.
+    /// A program that calls for a person, over the API. Nothing needs approval unless an option sets a mode.
     Program,
-    /// An MCP client, which asks its own user. What this mode asks goes to this one.
+    /// An MCP client, which asks its own user. Prompts of this session go to that user.
     Client(UserInterface, ModeSwitch),
     /// A model that Helve drives.
     #[default]
     Model,
 }
 
-/// A session that is open, and its engine.
+/// An open session with its engine.
 #[derive(Clone)]
 pub struct OpenSession {
     /// Runs the calls.
@@ -51,10 +51,10 @@ pub struct OpenSession {
     pub session: Arc<Session>,
 }
 
-/// Assembles one session from the settings, what is needed, and who calls.
+/// Assembles one session from the settings, the request and the caller.
 ///
-/// A session without a parent gets a workspace of its own by the settings. One with a parent gets a part of what the
-/// parent has: never another root, another tool or a looser mode.
+/// A session without a parent gets its own workspace from the settings. A session with a parent gets a subset of the
+/// parent's rights: never another root, another tool or a less strict mode.
 pub struct SessionBuilder<'a> {
     bench: &'a HelveRuntime,
     need: SessionSpec,
@@ -87,8 +87,8 @@ impl<'a> SessionBuilder<'a> {
         }
     }
 
-    /// Gives the session its identity. What is no UUID is a label, which names one session of this user in this
-    /// workspace; without either the session is new.
+    /// Sets the session's id. A text that is not a UUID is a label, which names one session of this user in this
+    /// workspace. Without either, the session is new.
     fn identify(&mut self) -> Result<(), CliError> {
         let need = &mut self.need;
         self.label = need.label.take();
@@ -106,7 +106,7 @@ impl<'a> SessionBuilder<'a> {
         let (bench, need) = (self.bench, &self.need);
         let mut dialect = dialect(need.dialect.as_deref().unwrap_or(bench.settings().dialect()))?;
         if matches!(self.caller, Caller::Person) {
-            // Whoever calls by hand may call every tool, unless a role was asked for.
+            // A direct caller may call every tool, unless a role was requested.
             dialect.default_role = None;
         }
         let kinds = crew::kinds(bench.settings(), bench.state_dir(), dialect.name, &mut Vec::new());
@@ -156,7 +156,7 @@ impl<'a> SessionBuilder<'a> {
             .engine_and_spill(&parent.id)
             .ok_or_else(|| CliError::failed(format!("the session {} is not open here", parent.id)))?;
         let mut dialect = dialect(need.dialect.as_deref().unwrap_or(above.dialect().name))?;
-        // What the parent's role and settings leave out, its child does not have either, by whatever name.
+        // A child does not get tools that the parent's role or settings exclude, under any name.
         let names: HashSet<String> = above.specs().map(|spec| spec.name.clone()).collect();
         let tools: HashSet<_> = above.specs().filter_map(|spec| above.get(&spec.name)?.tool_name()).collect();
         dialect.tools.retain(|entry| {
@@ -178,7 +178,7 @@ impl<'a> SessionBuilder<'a> {
         };
         let mut session = Session::new(need.id.clone(), parent.workspace.clone(), ports);
         if let Some(folder) = &need.workspace {
-            // The roots stay: a rule that holds from their top would say something else from another one.
+            // The roots stay: rules relative to their top would mean something else with other roots.
             session.set_cwd(parent.workspace.check(folder, Access::Read, None)?);
         }
         inherit(&mut session, parent);
@@ -190,7 +190,7 @@ impl<'a> SessionBuilder<'a> {
         self.name(&mut session);
         let mut gate = self.gate(mode, somebody)?.scripts(above.script_snapshot().clone());
         if above.mode().get() != Mode::Plan {
-            // Plan mode reads pages unasked; a parent that would be asked cannot pass that on.
+            // Plan mode reads pages without approval; a parent that would be asked cannot pass that on.
             gate = gate.asking_web_in_plan();
         }
         let builder = builder.available(self.available(&session));
@@ -202,7 +202,7 @@ impl<'a> SessionBuilder<'a> {
     fn ports(&self, dialect: &Dialect, room: &SessionEnv) -> Ports {
         let bench = self.bench;
         let host: Arc<dyn Host> = match self.caller {
-            // What a model changes in files can be undone.
+            // File changes by a model can be undone.
             Caller::Model => Arc::new(UndoHost::new(room.host.clone(), bench.undo_log().clone())),
             _ => room.host.clone(),
         };
@@ -236,7 +236,7 @@ impl<'a> SessionBuilder<'a> {
         Arc::new(SettingsUser::new(Arc::new(NoUser), self.bench.knobs().clone()))
     }
 
-    /// Whom the session can ask.
+    /// The user port of the session.
     fn somebody(&self) -> Option<&UserInterface> {
         match &self.caller {
             Caller::Person | Caller::Program => None,
@@ -286,13 +286,13 @@ impl<'a> SessionBuilder<'a> {
             .spill(Spill::new(spill.to_owned(), setup::keep(settings)));
         let mut builder = guard::guarded(settings, builder);
         if matches!(self.caller, Caller::Person) {
-            // A person gets the reply as the tool gave it.
+            // A person gets the reply unchanged.
             builder = builder.trust_tools(vec!["*".into()]);
         }
         setup::finish(builder).map(Arc::new)
     }
 
-    /// Where the calls are recorded: in a planned run all in one file, by task and attempt.
+    /// Where calls are recorded: in a planned run all in one file, by task and attempt.
     fn events(&self) -> Result<EventLog, CliError> {
         let (bench, need) = (self.bench, &self.need);
         let events = match (&need.event_file, &need.task) {
@@ -305,7 +305,7 @@ impl<'a> SessionBuilder<'a> {
             }
             _ => {
                 let keeps_stdout_free = !matches!(self.caller, Caller::Person);
-                // Calls by hand have one record for all workspaces.
+                // Direct calls have one record for all workspaces.
                 let run = self.label.as_deref().filter(|it| *it == CLI_RUN_ID).unwrap_or(&need.id);
                 setup::events(bench.settings(), bench.state_dir(), run, keeps_stdout_free)?
             }
@@ -322,7 +322,7 @@ impl<'a> SessionBuilder<'a> {
         OpenSession { engine, session }
     }
 
-    /// Whose the session is, and who speaks in it.
+    /// The owner and the agent of the session.
     fn name(&self, session: &mut Session) {
         session.label.clone_from(&self.label);
         if let Some(user) = &self.need.user {
@@ -334,7 +334,7 @@ impl<'a> SessionBuilder<'a> {
     }
 }
 
-/// What a session takes over from the one that it belongs to.
+/// What a session inherits from its parent.
 fn inherit(session: &mut Session, from: &Session) {
     session.user.clone_from(&from.user);
     session.lenient_edits = from.lenient_edits;
@@ -369,7 +369,7 @@ fn dialect(name: &str) -> Result<Dialect, CliError> {
     helve_dialects::by_name(name).ok_or_else(|| CliError::usage(format!("there is no dialect `{name}`")))
 }
 
-/// A label that can name a folder.
+/// A label that can name a directory.
 fn validate_dir_name(id: &str) -> Result<&str, CliError> {
     let plain = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '_' || it == '.' || it == ':';
     if id.is_empty() || id.len() > 128 || id.starts_with('.') || !id.chars().all(plain) {

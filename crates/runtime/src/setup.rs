@@ -1,4 +1,4 @@
-//! Puts a session together: where it may go, what it can reach, what is asked, where it is recorded.
+//! Builds the parts of a session: workspace, host, tools, gate and event log.
 
 use std::{
     collections::HashSet,
@@ -33,20 +33,20 @@ use crate::{
     state,
 };
 
-/// The run of everything that is called by hand.
+/// The run name of direct calls.
 pub(crate) const CLI_RUN_ID: &str = "cli";
-/// The file in a run's folder that records its calls.
+/// The file with the calls of a run.
 const EVENT_FILE: &str = "events.ndjson";
-/// A record of calls that is larger than this is put aside when a run begins.
+/// A larger record is rotated when a run starts.
 const MAX_EVENT_FILE_BYTES: u64 = 64 << 20;
 
-/// What is cleared away when the session ends.
+/// Removes the files of a session when it ends.
 struct SessionCleanup {
-    /// The folder of the tenant.
+    /// The directory of the tenant.
     dir: PathBuf,
     run: String,
     scratch: PathBuf,
-    /// Whether its folders stay for the next process.
+    /// Whether its directories stay for the next process.
     is_kept: bool,
     /// How long outputs are kept.
     spill_retention: Duration,
@@ -58,7 +58,7 @@ const EVENT_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 impl Drop for SessionCleanup {
     fn drop(&mut self) {
         let [spill, runs] = ["spill", "runs"].map(|it| self.dir.join(it));
-        // What is called by hand in a workspace shares its folders, which stay.
+        // Direct calls in a workspace share their directories, which stay.
         if !self.is_kept {
             _ = fs::remove_dir_all(&self.scratch);
             _ = fs::remove_dir(spill.join(&self.run));
@@ -67,7 +67,7 @@ impl Drop for SessionCleanup {
                 _ = fs::remove_dir(runs.join(&self.run));
             }
         }
-        // A day more than promised, for sessions that are still running.
+        // One day more than documented, for sessions that still run.
         remove_stale_dirs(&spill, self.spill_retention + Duration::from_secs(24 * 3600));
         remove_stale_dirs(&runs, EVENT_RETENTION);
         let unused_for = self.spill_retention + Duration::from_secs(24 * 3600);
@@ -77,7 +77,7 @@ impl Drop for SessionCleanup {
     }
 }
 
-/// Removes undo data of an older Helve that was killed: files of their own, whose process alone knew what they were.
+/// Removes undo data of a killed older version: separate files that only its process could use.
 fn remove_former_undo(folder: &Path, age: Duration) {
     for file in fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()) {
         let name = file.file_name().and_then(|it| it.to_str()).unwrap_or_default();
@@ -85,11 +85,11 @@ fn remove_former_undo(folder: &Path, age: Duration) {
             _ = fs::remove_file(file);
         }
     }
-    // Only an empty folder goes.
+    // Removes only an empty directory.
     _ = fs::remove_dir(folder);
 }
 
-/// Removes the folders of sessions in which nothing has changed for so long.
+/// Removes the directories of sessions that did not change for this time.
 fn remove_stale_dirs(folder: &Path, age: Duration) {
     for session in fs::read_dir(folder).into_iter().flatten().flatten().take(1000).map(|it| it.path()) {
         let files = fs::read_dir(&session).into_iter().flatten().flatten().map(|it| it.path());
@@ -104,11 +104,11 @@ fn is_older_than(path: &Path, age: Duration) -> bool {
     changed.and_then(|it| it.elapsed().ok()).is_some_and(|it| it > age)
 }
 
-/// What this program is when another part of it started it: a stage of the sandbox, or a parser.
+/// Runs this program as an internal helper, if it was started as one: the sandbox init helper or a parser.
 pub fn dispatch_helper_process() {
     helve_hosts::run_helper_if_requested();
     helve_web::run_parser_if_requested();
-    // What this fails to close was open before; `doctor` and the walls do not depend on it.
+    // A failure is harmless: neither `doctor` nor the sandbox depends on it.
     _ = helve_hosts::harden();
 }
 
@@ -117,7 +117,7 @@ pub fn runtime() -> io::Result<Runtime> {
     runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Does the work until it is done; the first interrupt cancels it, the second one ends the program.
+/// Runs the work; the first interrupt cancels it, the second one ends the program.
 pub async fn run_until_interrupted(cancel: CancellationToken, work: impl Future<Output = Reply>) -> Reply {
     tokio::pin!(work);
     tokio::select! {
@@ -130,7 +130,7 @@ pub async fn run_until_interrupted(cancel: CancellationToken, work: impl Future<
     }
 }
 
-/// Waits until somebody wants this program to end.
+/// Waits for a termination signal.
 pub async fn wait_for_shutdown_signal() {
     let heard = |kind| async move {
         match signal(kind) {
@@ -145,14 +145,14 @@ pub async fn wait_for_shutdown_signal() {
     }
 }
 
-/// Ends the MCP servers of a session in good order.
+/// Shuts down the MCP servers of a session.
 pub async fn shutdown_servers(servers: Option<&McpServers>) {
     if let Some(servers) = servers {
         servers.stop().await;
     }
 }
 
-/// Ends what the session still runs, and waits until nothing of it is left: no process, and no stand-in of the sandbox.
+/// Stops all processes of the session and waits until they and the sandbox's placeholders are gone.
 pub async fn stop_tasks(session: Arc<Session>) {
     let call = Call::new("end", session);
     let ending = async {
@@ -170,7 +170,7 @@ pub fn listing_engine(settings: &Settings, dialect: Dialect) -> Result<Engine, C
     finish(chosen(settings, dialect))
 }
 
-/// The state folder, which no workspace may be in.
+/// The state directory. No workspace may contain or be inside it.
 pub fn state_folder(settings: &Settings) -> Result<PathBuf, CliError> {
     let (state, note) = state::open(settings)?;
     if let Some(note) = note {
@@ -195,53 +195,53 @@ pub fn state_folder(settings: &Settings) -> Result<PathBuf, CliError> {
     Ok(state)
 }
 
-/// How long the whole text of a shortened reply is kept.
+/// How long spill files are kept.
 pub fn keep(settings: &Settings) -> Duration {
     settings.config.spill.keep_hours.duration()
 }
 
-/// Where a session works: its folders, its files and its walls.
+/// The environment of a session: its directories, host and sandbox.
 pub struct SessionEnv {
-    /// Where shortened replies are kept in full.
+    /// The spill files.
     pub spill: PathBuf,
-    /// Where it may go.
+    /// The workspace.
     pub workspace: Workspace,
-    /// Its files, and where programs run.
+    /// The host.
     pub host: Arc<dyn Host>,
-    /// Its commands.
+    /// The commands.
     pub tasks: Arc<dyn Tasks>,
-    /// Where it is recorded what the sandbox finds.
+    /// The event log for findings of the sandbox.
     pub record: modules::WasmCallLog,
     _leftovers: SessionCleanup,
 }
 
-/// Which room is wanted.
+/// A request for a session environment.
 pub struct Wish {
     /// The session's id.
     pub session_id: String,
-    /// The folder it works in, where it is not the configured one.
+    /// The working directory, if it differs from the configured one.
     pub workspace: Option<PathBuf>,
     /// How its model writes paths.
     pub path_style: PathStyle,
-    /// Whether `/tmp` lasts from one command to the next.
+    /// Whether `/tmp` persists between commands.
     pub persistent_tmp: bool,
-    /// Further folders that it may read.
+    /// Further directories with read access.
     pub extra_read_dirs: Vec<PathBuf>,
     /// Whether the process ends after one call.
     pub one_call: bool,
-    /// Whether its folders stay for the next process: calls by hand are one session.
+    /// Whether its directories stay for the next process: direct calls share one session.
     pub is_kept: bool,
 }
 
-/// The folder for temporary files of a session. Each process has its own, so that the end of one removes nothing of
-/// another that is in the same session.
+/// The directory for temporary files of a session. Each process has its own, so that its cleanup does not affect
+/// another process in the same session.
 fn scratch(dir: &Path, run: &str, is_kept: bool) -> PathBuf {
     static PROCESS: LazyLock<String> = LazyLock::new(ids::new_id);
     let name = if is_kept { run.to_owned() } else { format!("{run}.{}", *PROCESS) };
     dir.join("tmp").join(name)
 }
 
-/// Makes a folder inside the state folder, with every folder in between. Each is the owner's alone, and none is a link.
+/// Creates a directory and its parents inside the state directory. Each is private to the owner, and none is a link.
 pub(crate) fn make_dirs(state: &Path, folder: &Path) -> io::Result<()> {
     let inside = folder.strip_prefix(state).map_err(io::Error::other)?;
     let mut at = state.to_owned();
@@ -252,7 +252,7 @@ pub(crate) fn make_dirs(state: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a room by the settings.
+/// Builds the environment from the settings.
 pub fn create_session_env(settings: &Settings, state: &Path, wish: Wish) -> Result<SessionEnv, CliError> {
     let Wish {
         session_id: run,
@@ -292,7 +292,7 @@ pub fn create_session_env(settings: &Settings, state: &Path, wish: Wish) -> Resu
     Ok(SessionEnv { spill, workspace, host, tasks, record, _leftovers: leftovers })
 }
 
-/// Tools from outside: plugins, modules and MCP servers.
+/// External tools: plugins, modules and MCP servers.
 pub struct ExternalTools {
     tools: Vec<Entry>,
     /// The MCP servers that are used.
@@ -311,18 +311,18 @@ impl ExternalTools {
         tools
     }
 
-    /// The tools that do not depend on what servers offer. They come first, so that a late server moves none of them.
+    /// The tools that do not depend on servers. They come first, so that a slow server does not reorder them.
     fn fixed(&self, dialect: &Dialect) -> Vec<Entry> {
         let mut tools = self.tools.clone();
         if let Some(servers) = &self.servers {
-            // A dialect's own table says which of its rows the servers supply.
+            // The dialect's table says which of its rows the servers supply.
             let is_row = |entry: &Entry| dialect.external.iter().any(|row| row.name == entry.spec.name);
             tools.extend(servers.resource_entries().into_iter().filter(is_row));
         }
         tools
     }
 
-    /// Keeps the tools of an engine in step with the servers they come from.
+    /// Keeps the tools of an engine in sync with their servers.
     pub fn watch(&self, engine: &Arc<Engine>, dialect: Dialect, runtime: &Handle) {
         let Some(servers) = self.servers.clone() else { return };
         let fixed = self.fixed(&dialect);
@@ -330,7 +330,7 @@ impl ExternalTools {
     }
 }
 
-/// Starts what brings tools from outside. Without a room there is nothing to start but modules.
+/// Starts the providers of external tools. Without an environment, only modules can start.
 pub fn start_external_tools(
     settings: &Settings,
     dialect: &Dialect,
@@ -345,7 +345,7 @@ pub fn start_external_tools(
     let (mut tools, all_started) = plugins::start(settings, &room.workspace, &room.host, runtime);
     are_all_known &= all_started;
     tools.extend(modules);
-    // What a plugin that did not start would have brought is unknown, so a rule may be about that.
+    // The tools of a plugin that did not start are unknown, so a rule may refer to one.
     if are_all_known {
         rules::check_external_names(settings, &tools)?;
     }
@@ -353,7 +353,7 @@ pub fn start_external_tools(
     Ok(ExternalTools { tools, servers, wasm_log: record })
 }
 
-/// What every session can reach, by the settings. Nothing is opened before it is used.
+/// The ports of every session, from the settings. Each is opened on first use.
 pub fn build_ports(
     settings: &Settings,
     state: &Path,
@@ -372,7 +372,7 @@ pub fn build_ports(
     }
 }
 
-/// Where plans are drafted: files and a shell in memory, for a dialect with tools that need them.
+/// Where plans are drafted: files and a shell in memory, for dialects with such tools.
 pub fn draft_session(settings: &Settings, dialect: &Dialect, session: &Session) -> Option<Arc<Session>> {
     dialect.needs(Port::Draft).then(|| Arc::new(draft_host(settings, session).session(&session.id)))
 }
@@ -386,12 +386,12 @@ pub fn draft_host(settings: &Settings, session: &Session) -> helve_hosts::memory
     }
 }
 
-/// Where conversations, notes and schedules are kept.
+/// Where sessions, notes and schedules are kept.
 pub fn open_store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
     Arc::new(open_sqlite(settings, state))
 }
 
-/// The same, for those who want more of it than a store.
+/// The concrete store, for callers that need more than the port.
 pub fn open_sqlite(settings: &Settings, state: &Path) -> SqliteStore {
     let file = settings.config.store.file.as_deref().map_or_else(|| state.join("helve.db"), PathBuf::from);
     let store = SqliteStore::lazy(file)
@@ -400,7 +400,7 @@ pub fn open_sqlite(settings: &Settings, state: &Path) -> SqliteStore {
     store.for_tenant(&settings.config.store.tenant)
 }
 
-/// Where attachments and undo data are stored, in the folder of the tenant.
+/// Where attachments and undo data are stored, in the directory of the tenant.
 pub fn blobs(tenant_dir: &Path) -> FileBlobs {
     FileBlobs::at(&tenant_dir.join("blobs"))
 }
@@ -426,7 +426,7 @@ pub fn finish(builder: EngineBuilder) -> Result<Engine, CliError> {
     builder.build().map_err(|error| CliError::usage(error.to_string()))
 }
 
-/// The folders of the session. The workspace comes first; shortened replies can be read in full.
+/// The roots of the session. The workspace comes first; spill files are readable.
 fn session_roots(
     settings: &Settings,
     top: Option<&Path>,
@@ -478,7 +478,7 @@ fn unique_root_name(roots: &[Root], dir: &Path) -> String {
     name
 }
 
-/// What is refused inside the roots: protected names, what the settings deny, and the state folder.
+/// The path rules: protected names, denied paths of the settings, and the state directory.
 fn rules(settings: &Settings, own: &[PathBuf]) -> Result<PathRules, CliError> {
     let own = own.iter().map(|inside| {
         let glob = if inside.as_os_str().is_empty() {
@@ -493,7 +493,7 @@ fn rules(settings: &Settings, own: &[PathBuf]) -> Result<PathRules, CliError> {
     Ok(PathRules::new(helve_engine::protected_path_rules().chain(denied).chain(own)))
 }
 
-/// The mode of a call that is its maker's consent: nothing is asked, unless the command line says so.
+/// The mode of a direct call: nothing needs approval, unless an option says so.
 pub fn command_line_mode(settings: &Settings) -> Mode {
     let by_flag = matches!(settings.origins("approval.mode").last(), Some(SettingSource::Flag(_)));
     mode(settings).filter(|_| by_flag).unwrap_or(Mode::Open)
@@ -511,7 +511,7 @@ pub fn apply_rules(settings: &Settings, mut gate: Gate) -> Result<Gate, CliError
     Ok(guard::with_taint_policy(settings, gate))
 }
 
-/// The user whose memory, schedules and conversations are used: `--user`, or the setting, or the one local user.
+/// The user whose memory, schedules and sessions are used: `--user`, or the setting, or the one local user.
 pub fn user(settings: &Settings) -> String {
     settings.config.user.clone().unwrap_or_else(|| "user".to_owned())
 }
@@ -553,7 +553,7 @@ pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Res
     }
 }
 
-/// A call that can reach nothing: for trying out what needs no workspace.
+/// A call without ports, for operations that need no workspace.
 pub fn detached_call() -> Call {
     let ports = Ports::new(Arc::new(helve_hosts::LocalHost::new()));
     let workspace = Workspace::new([], PathRules::default(), PathStyle::Relative);

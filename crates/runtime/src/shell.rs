@@ -1,4 +1,4 @@
-//! Commands: the walls they run behind, and the programs they may name.
+//! Builds the host for commands: the sandbox, remote hosts, and the allowed programs.
 
 use std::{
     fs,
@@ -31,24 +31,24 @@ use crate::{
     state,
 };
 
-/// Folders of a session that commands use.
+/// Directories of a session that commands use.
 pub struct SessionDirs<'a> {
-    /// Their `/tmp`, where it lasts from one to the next.
+    /// Their `/tmp`, if it persists between commands.
     pub scratch: Option<PathBuf>,
     /// Where their raw output goes.
     pub output: &'a Path,
-    /// Places beneath the roots that are not theirs, such as the state folder.
+    /// Paths beneath the roots that commands must not access, such as the state directory.
     pub protected: Vec<String>,
     /// Whether the process ends after one call, and its commands with it.
     pub one_call: bool,
-    /// Where it is recorded what the integrity check of the sandbox finds.
+    /// The event log for findings of the integrity check.
     pub record: WasmCallLog,
 }
 
-/// Where programs run, and the keeper of those that do.
+/// The host and its task manager.
 pub type Reach = (Arc<dyn Host>, Arc<dyn Tasks>);
 
-/// The host and its tasks, by the settings. Nothing is tried before the first command.
+/// The host and its tasks, from the settings. Nothing is probed before the first command.
 pub fn open(settings: &Settings, folders: SessionDirs<'_>, workspace: &Workspace) -> Result<Reach, CliError> {
     let journal = journal(settings);
     if !settings.config.tools.shell.enabled && far_workspace(settings)?.is_none() {
@@ -72,7 +72,7 @@ pub fn open(settings: &Settings, folders: SessionDirs<'_>, workspace: &Workspace
     Ok((host, Arc::new(if folders.one_call { tasks.for_one_call() } else { tasks })))
 }
 
-/// This machine's files, and its programs in the sandbox that the settings want: for a far end that serves them.
+/// The local files and the configured sandbox, for the remote end of a connection.
 pub fn local_host(settings: &Settings) -> Result<Arc<dyn Host>, CliError> {
     let workspace = Workspace::new([], PathRules::default(), PathStyle::Absolute);
     let local = HostSettings::Local(sandbox(settings, None)?);
@@ -92,13 +92,13 @@ fn listener(record: WasmCallLog) -> IntegrityListener {
     }))
 }
 
-/// Does what a killed process could not do after its last command in this workspace. What was found, for the user.
+/// Does the integrity check that a killed process could not do in this workspace. Returns the findings for the user.
 pub(crate) async fn recover(settings: &Settings) -> Result<Vec<String>, CliError> {
     if !settings.config.tools.shell.enabled || settings.config.host.kind != HostKind::Local {
         return Ok(Vec::new());
     }
     let wanted = sandbox(settings, None)?;
-    // Almost always nothing was left, and a look at the names is enough to know it.
+    // Usually nothing is left, and a look at the file names is enough.
     let journal = wanted.quarantine.as_ref().map(|folder| folder.join("running"));
     let was_killed = journal.and_then(|it| fs::read_dir(it).ok()).is_some_and(|mut it| it.next().is_some());
     let is_empty = |path: PathBuf| fs::read_dir(path).is_ok_and(|mut it| it.next().is_none());
@@ -109,7 +109,7 @@ pub(crate) async fn recover(settings: &Settings) -> Result<Vec<String>, CliError
     Ok(sandbox.recover(std::slice::from_ref(&settings.workspace)).await)
 }
 
-/// Where notes of changes to several files are kept: in the state folder, where there is one.
+/// Where notes of changes to several files are kept: in the state directory, where there is one.
 fn journal(settings: &Settings) -> Option<PathBuf> {
     state::place(settings).filter(|folder| folder.is_dir()).map(|folder| folder.join("changes"))
 }
@@ -131,7 +131,7 @@ pub fn host_settings(
     protected: Vec<String>,
 ) -> Result<HostSettings, CliError> {
     Ok(match settings.config.host.kind {
-        // Its own folders are hidden from commands, so that they need no protection against changes.
+        // Helve's own directories are hidden from commands, so they need no write protection.
         HostKind::Local => HostSettings::Local(sandbox(settings, scratch)?),
         HostKind::Docker => HostSettings::Docker(docker_host(settings, protected)),
         HostKind::Ssh => HostSettings::Ssh(ssh_host(settings)?),
@@ -142,7 +142,7 @@ pub fn host_settings(
 /// The sandbox of this machine, by the settings.
 fn sandbox(settings: &Settings, scratch: Option<PathBuf>) -> Result<SandboxConfig, CliError> {
     let held = sandbox_path_rules(settings);
-    // A mount stands for one place. What is a pattern lies inside `.git`, and is the file tools' alone to guard.
+    // A mount masks one path. Patterns lie inside `.git` and are enforced by the file tools only.
     let plain = PROTECTED_PATHS.iter().filter(|name| is_literal_path(name)).map(|name| (*name).to_owned());
     let (protected_at_home, plain): (Vec<_>, Vec<_>) = plain.partition(|name| is_home_only(name));
     let protected_anywhere = plain.clone();
@@ -162,7 +162,7 @@ fn sandbox(settings: &Settings, scratch: Option<PathBuf>) -> Result<SandboxConfi
     })
 }
 
-/// Helve's own folders and files, which commands never see.
+/// Helve's own directories and files, which commands never see.
 fn private(settings: &Settings) -> Vec<PathBuf> {
     let config = xdg_dir("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("helve"));
     let store = settings.config.store.file.as_deref().map(Path::to_path_buf).into_iter().flat_map(|file| {
@@ -207,7 +207,7 @@ pub(crate) fn e2b_host(settings: &Settings) -> E2bHost {
     }
 }
 
-/// The proxy that commands go out by, where they may reach some hosts.
+/// The proxy for commands that may reach some hosts.
 fn proxy(settings: &Settings) -> Result<Option<ProxySocket>, CliError> {
     if settings.config.sandbox.network != SandboxNetwork::Allowlist {
         return Ok(None);
@@ -234,7 +234,7 @@ pub(crate) fn docker_host(settings: &Settings, protected: Vec<String>) -> Docker
     }
 }
 
-/// The same host, with the listed commands sent to another machine where the settings say so.
+/// Wraps the host so that the listed commands run on another machine, if configured.
 fn with_remote_commands(settings: &Settings, host: Arc<dyn Host>) -> Result<Arc<dyn Host>, CliError> {
     let commands = &settings.config.host_commands;
     if !commands.enabled {
@@ -253,7 +253,7 @@ fn with_remote_commands(settings: &Settings, host: Arc<dyn Host>) -> Result<Arc<
     Ok(Arc::new(SshRoutedHost::new(host, ssh, allowed)))
 }
 
-/// What the settings say about the walls.
+/// What the settings say about the sandbox.
 fn sandbox_settings(settings: &Settings) -> SandboxConfig {
     let config = &settings.config.sandbox;
     let dirs = |list: &[ConfigPath]| list.iter().map(|it| it.to_path_buf()).collect();
@@ -291,8 +291,8 @@ fn limits(settings: &Settings) -> ResourceLimits {
     }
 }
 
-/// Plain names of `paths.deny_write`: what a command creates there goes to quarantine. The sandbox takes all rules about
-/// files that exist from the workspace.
+/// Plain names of `paths.deny_write`: a file that a command creates there goes to quarantine. For existing files, the
+/// sandbox uses the rules of the workspace.
 fn sandbox_path_rules(settings: &Settings) -> Vec<String> {
     let names = settings.config.paths.deny_write.iter().filter(|text| text.contains('/') && is_literal_path(text));
     names.map(|it| it.trim_matches('/').to_owned()).filter(|it| !it.is_empty()).collect()
@@ -315,7 +315,7 @@ pub fn program_allowlist(settings: &Settings) -> Result<Option<ProgramAllowlist>
     Ok(Some(if allow_operators { names } else { names.without_operators() }))
 }
 
-/// Something that was found out about the walls.
+/// A finding about the sandbox.
 pub enum Found {
     /// It works.
     Ok(&'static str, String),
@@ -323,7 +323,7 @@ pub enum Found {
     Degraded(&'static str, String, String),
 }
 
-/// Tries the walls, every level of them, by running a program behind each.
+/// Tests every sandbox level by running a program in it.
 pub fn check_sandbox(settings: &Settings) -> Vec<Found> {
     if !settings.config.tools.shell.enabled {
         return vec![Found::Ok("sandbox", "not needed: tools.shell.enabled is false".to_owned())];

@@ -1,4 +1,4 @@
-//! Conversations: finding one, beginning one, taking one up again.
+//! Sessions with an agent loop: finds, creates and resumes them.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -10,7 +10,7 @@ use helve_contract::{
 
 use crate::{fault::CliError, setup, workshop::HelveRuntime};
 
-/// Which conversation is wanted.
+/// Which session to open.
 #[derive(Clone, Debug, Default)]
 pub enum Wanted {
     /// A new one.
@@ -22,30 +22,30 @@ pub enum Wanted {
     Existing(Box<SessionRecord>),
 }
 
-/// A conversation that is open.
+/// A session that is open.
 pub struct OpenConversation {
     /// The loop.
     pub agent: Agent,
-    /// Who keeps the agents that it starts.
+    /// The supervisor of the agents that it starts.
     pub supervisor: Arc<Supervisor>,
-    /// Its place there: its agents end with it.
+    /// Its registration there: its agents end with it.
     pub registration: Registration,
-    /// Whether it was there before.
+    /// Whether it existed before.
     pub is_resumed: bool,
 }
 
-/// How a conversation is opened.
+/// How a session is opened.
 #[derive(Default)]
 pub struct How {
     /// The dialect of a new one.
     pub dialect: Option<String>,
-    /// The model, where it is not the usual one.
+    /// The model, if it is not the default.
     pub model: Option<String>,
-    /// Where the words of agents go that end in the background; without it they wait for the next turn.
+    /// Receives reports of background agents; without it they wait for the next turn.
     pub inbox: Option<Inbox>,
 }
 
-/// Opens a conversation.
+/// Opens a session.
 pub async fn open(
     bench: &Arc<HelveRuntime>,
     wanted: Wanted,
@@ -96,14 +96,14 @@ pub async fn open(
     Ok(OpenConversation { agent, supervisor, registration: seat, is_resumed: record.is_some() })
 }
 
-/// The folder of saved outputs that a session had before sessions had UUIDs. Its messages name files in it.
+/// The directory of saved outputs from before sessions had UUIDs. Messages name files in it.
 fn former_spill(bench: &HelveRuntime, record: &SessionRecord) -> Option<PathBuf> {
     let is_former = |it: &&String| it.len() == 16 && it.bytes().all(|byte| byte.is_ascii_hexdigit());
     let folder = bench.tenant_dir().join("spill").join(record.label.as_ref().filter(is_former)?);
     folder.is_dir().then_some(folder)
 }
 
-/// The last conversation of this workspace.
+/// The last session of this workspace.
 async fn last(bench: &HelveRuntime) -> Result<SessionRecord, CliError> {
     let workspace = bench.settings().workspace.to_string_lossy().into_owned();
     let user = Some(setup::user(bench.settings()));
@@ -122,8 +122,8 @@ async fn last(bench: &HelveRuntime) -> Result<SessionRecord, CliError> {
     })
 }
 
-/// The conversation of this user with this id or label, or whose id begins or ends so. Ids begin with the time,
-/// so ends tell better. Those of other users are answered like missing ones.
+/// The session of this user with this id or label, or with this prefix or suffix of the id. Ids start with a time, so
+/// suffixes are more distinctive. Sessions of other users count as missing.
 pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRecord, CliError> {
     if let Some(record) = store.get_session(id).await?.filter(|it| it.user == user) {
         return Ok(record);

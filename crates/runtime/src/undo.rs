@@ -1,6 +1,6 @@
-//! Undo: a host that remembers what a file was before a turn changed it.
+//! Undo: a host that records the state of files before a turn changes them.
 //!
-//! Only changes through the file tools are seen. What a command changed can be listed, not taken back.
+//! It records only changes through file tools. Changes by commands can be listed, not undone.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,20 +16,20 @@ use helve_contract::{
 };
 use helve_tools::fs::diff::{self, Diff};
 
-/// A file that is larger is not remembered.
+/// Larger files are not recorded.
 const LARGEST: u64 = 256 << 20;
-/// Content that is larger than this is stored as a blob, and so is everything past the sum.
+/// Larger content is stored as a blob, as is everything beyond the total.
 const MAX_MEMORY_FILE: usize = 8 << 20;
 const MAX_MEMORY_TOTAL: usize = 64 << 20;
-/// Texts that are larger are not compared.
+/// Larger texts are not compared.
 const MAX_DIFF_BYTES: usize = 1 << 20;
-/// How many turns are remembered, and how many files of one.
+/// The maximum number of recorded turns, and of files in a turn.
 const MAX_TURNS: usize = 20;
 const MAX_FILES: usize = 2000;
-/// How many files are looked at for changes that commands made.
+/// The maximum number of files checked for changes by commands.
 const MAX_SCANNED_FILES: usize = 200;
 
-/// What the turns changed. Shared by the host that notices and the program that takes back.
+/// The recorded changes. The host and the undo command share it.
 pub struct UndoLog {
     /// Where large files are kept.
     blobs: Arc<dyn Blobs>,
@@ -39,14 +39,14 @@ pub struct UndoLog {
 #[derive(Default)]
 struct Inner {
     turns: Vec<Turn>,
-    /// Changes that nobody has shown yet.
+    /// Changes that were not shown yet.
     unshown: Vec<FileDiff>,
 }
 
 struct Turn {
     started: SystemTime,
     files: Vec<SavedFile>,
-    /// What could not be remembered, and why.
+    /// What could not be recorded, and why.
     unsaved: Vec<String>,
     in_memory: usize,
 }
@@ -60,11 +60,11 @@ impl Turn {
 struct SavedFile {
     path: SafePath,
     before: Kept,
-    /// The content that the turn left; `None`: no file.
+    /// The content after the turn; `None` if there is no file.
     after: Option<ContentDigest>,
 }
 
-/// What a file was.
+/// The previous state of a file.
 enum Kept {
     Absent,
     Bytes(Vec<u8>),
@@ -81,14 +81,14 @@ pub struct FileDiff {
     pub diff: Diff,
 }
 
-/// What an undo did.
+/// The result of an undo.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct UndoReport {
-    /// Files that are as before.
+    /// Restored files.
     pub restored: Vec<String>,
-    /// Files that are not, and why.
+    /// Files that could not be restored, and why.
     pub skipped: Vec<String>,
-    /// Files that changed meanwhile, though not through a file tool: commands may have.
+    /// Files that changed without a file tool, possibly by commands.
     pub changed_elsewhere: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ impl UndoLog {
         inner.unshown.clear();
     }
 
-    /// Forgets all turns: another conversation begins.
+    /// Drops all turns, because another session starts.
     pub fn clear(&self) {
         *self.lock() = Inner::default();
     }
@@ -122,7 +122,7 @@ impl UndoLog {
         std::mem::take(&mut self.lock().unshown)
     }
 
-    /// Takes the last turn's changes of files back, where nothing else has changed the file since. `None`: no turn.
+    /// Undoes the file changes of the last turn, unless the file has changed since. `None` if there is no turn.
     pub async fn undo(&self, host: &dyn Host, workspace: &Workspace) -> Option<UndoReport> {
         let turn = self.lock().turns.pop()?;
         let mut undone = UndoReport { skipped: turn.unsaved.clone(), ..UndoReport::default() };
@@ -142,7 +142,7 @@ impl UndoLog {
         Some(undone)
     }
 
-    /// Remembers what a file was, once a turn, before it is changed.
+    /// Records the state of a file once per turn, before it changes.
     async fn save_before(&self, path: &SafePath, before: std::result::Result<Option<Vec<u8>>, String>) {
         let before = match before {
             Ok(None) => Ok(Kept::Absent),
@@ -158,12 +158,12 @@ impl UndoLog {
         };
         self.insert(path, before);
         for id in self.stored() {
-            // A blob that is gone is reported when it is needed.
+            // A missing blob is reported when it is needed.
             _ = self.blobs.touch(&id).await;
         }
     }
 
-    /// Whether so many bytes stay in memory. `None`: they are not needed, because the turn knows the file already.
+    /// Whether this many bytes stay in memory. `None` if the turn already has the file.
     fn fits(&self, path: &SafePath, size: usize) -> Option<bool> {
         let inner = self.lock();
         let turn = inner.turns.last()?;
@@ -195,7 +195,7 @@ impl UndoLog {
         files.filter_map(|file| if let Kept::Blob(id) = file.before { Some(id) } else { None }).collect()
     }
 
-    /// Puts a file back to what it was, if it still is what the turn left.
+    /// Restores a file, if it is still in the state that the turn left.
     async fn restore(&self, host: &dyn Host, file: &SavedFile) -> Result<()> {
         let path = file.path.in_same_root(file.path.relative(), Access::Write)?;
         let expect = file.after.map_or(Expect::Absent, Expect::Content);
@@ -226,7 +226,7 @@ impl UndoLog {
     }
 }
 
-/// The change as a diff, where both sides are text of a bearable size.
+/// The change as a diff, if both sides are text of limited size.
 fn diff_file(file: &SavedFile, after: Option<&[u8]>) -> Option<FileDiff> {
     let before: &[u8] = match &file.before {
         Kept::Absent => &[],
@@ -241,7 +241,7 @@ fn diff_file(file: &SavedFile, after: Option<&[u8]>) -> Option<FileDiff> {
     Some(FileDiff { display_path: file.path.to_string(), diff })
 }
 
-/// The newest files of the workspace that changed during a turn and are not its own.
+/// The newest files of the workspace that changed during a turn without its file tools.
 async fn changed_elsewhere(host: &dyn Host, workspace: &Workspace, turn: &Turn) -> Vec<String> {
     let Ok(top) = workspace.primary_root(Access::Read) else { return Vec::new() };
     let noise = IgnoreOptions { ignored: false, hidden: false };
@@ -280,7 +280,7 @@ impl UndoHost {
         Self { inner, memory }
     }
 
-    /// Remembers what is there now.
+    /// Records the current state.
     async fn save_file(&self, path: &SafePath) {
         let before = match self.inner.read(path, Span::first(LARGEST + 1)).await {
             Ok(chunk) if chunk.size > LARGEST => Err(format!("it had {} bytes, more than is remembered", chunk.size)),
@@ -291,7 +291,7 @@ impl UndoHost {
         self.memory.save_before(path, before).await;
     }
 
-    /// Remembers a folder that is about to go, file by file.
+    /// Records a directory before its removal, file by file.
     async fn save_dir(&self, path: &SafePath) -> Vec<SafePath> {
         let noise = IgnoreOptions { ignored: true, hidden: true };
         let find = FindQuery {

@@ -1,4 +1,4 @@
-//! The workshop of the command line: what a conversation needs, made by the settings.
+//! `Workshop`: the shared state of all sessions in one program, built from the settings.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -39,14 +39,14 @@ use crate::{
     undo::UndoLog,
 };
 
-/// Everything that the conversations of one program share.
+/// The state that all sessions of a program share.
 pub struct HelveRuntime {
     settings: Settings,
     state: PathBuf,
-    /// The same object, for what it starts and does not keep alive.
+    /// A weak reference to itself, for tasks that must not keep it alive.
     me: Weak<Self>,
     pub(crate) imports: ExternalTools,
-    /// The room in which plugins work, where there are any.
+    /// The environment of plugins, if there are any.
     _plugin_env: Option<SessionEnv>,
     /// Where tasks of the program run.
     pub(crate) tasks: Handle,
@@ -54,11 +54,11 @@ pub struct HelveRuntime {
     jobs: Arc<dyn Jobs>,
     user_interface: OnceLock<UserInterface>,
     pub(crate) event_listener: OnceLock<EventListener>,
-    /// Opens conversations that get a message from another one, where this program can.
+    /// Opens sessions that get a message from another one, if this program can.
     waker: OnceLock<Arc<dyn Wake>>,
     /// Whether this program runs schedules when they are due.
     drives_schedules: AtomicBool,
-    /// Who hears what is said; the store was made before anybody listened.
+    /// The listener for messages; the store is created before it is set.
     message_listener: Arc<OnceLock<MessageListener>>,
     /// One for each dialect, made when it is first needed.
     supervisors: Mutex<BTreeMap<String, Arc<Supervisor>>>,
@@ -68,53 +68,54 @@ pub struct HelveRuntime {
     one_call: bool,
     undo_log: Arc<UndoLog>,
     tracked_sessions: Mutex<HashMap<String, Made>>,
-    /// Whose they are, oldest first. They are cleared away when the program ends, or when there are many and nobody is
-    /// in them any more: a conversation may be opened twice.
+    /// The session environments, oldest first. They are removed at exit, or when there are many and no session uses
+    /// them: a session may be opened twice.
     session_envs: Mutex<Vec<(Weak<Session>, SessionEnv)>>,
     endpoint: OnceLock<Endpoint>,
     models: Mutex<BTreeMap<String, Arc<dyn Model>>>,
 }
 
-/// Whom the conversations are with.
+/// The users of the sessions.
 #[derive(Clone)]
 pub struct UserInterface {
     /// Who answers questions.
     pub user: Arc<dyn User>,
-    /// Who allows a call; `None`: what would be asked is denied.
+    /// The approver; `None` denies calls that need approval.
     pub approver: Option<Arc<dyn Approver>>,
-    /// Which conversations reach him.
+    /// Which sessions can ask this person.
     pub scope: Reach,
 }
 
-/// Which conversations reach somebody.
+/// Which sessions reach somebody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// The one that he sits at: what works alone does so without him, and all that is open shares his mode.
+    /// The foreground session: background work cannot ask, and all open sessions share its mode.
     #[default]
     Foreground,
-    /// All, also what works alone, such as a schedule. Each has the mode of its dialect, or the configured one.
+    /// All sessions, including background work such as schedules. Each has the mode of its dialect, or the configured
+    /// one.
     AllSessions,
 }
 
-/// Hears of every call, and in which dialect it is.
+/// Receives the events of every call, with its dialect.
 pub type EventListener = Arc<dyn Fn(&str, &EventRecord) + Send + Sync>;
 
-/// How many rooms stay as they were left.
+/// The maximum number of idle environments.
 const MAX_IDLE_ENVS: usize = 64;
-/// How many models are kept at hand.
+/// The maximum number of cached model clients.
 const MAX_CACHED_MODELS: usize = 64;
 
-/// What was made for a conversation, as long as the program runs.
+/// The resources of a session, kept while the program runs.
 struct Made {
     engine: Weak<Engine>,
     session: Weak<Session>,
     spill: PathBuf,
-    /// Whether it works by itself, or what started it does.
+    /// Whether it, or the session that started it, runs in the background.
     unattended: bool,
 }
 
 impl HelveRuntime {
-    /// A workshop by the settings. Plugins and MCP servers are started here, once.
+    /// Builds a workshop from the settings. Starts plugins and MCP servers once.
     pub fn new(settings: Settings, dialect: &Dialect, runtime: &Runtime) -> Result<Arc<Self>, CliError> {
         Self::with_external(settings, dialect, &External::Persistent, runtime)
     }
@@ -181,7 +182,7 @@ impl HelveRuntime {
         }))
     }
 
-    /// The same object, for what must not keep it alive.
+    /// A weak reference, for owners that must not keep it alive.
     pub(crate) fn weak(&self) -> Weak<Self> {
         self.me.clone()
     }
@@ -191,7 +192,7 @@ impl HelveRuntime {
         self.one_call
     }
 
-    /// The name of the model that works for a session, where it is known without asking anybody.
+    /// The name of a session's model, if it is known without a request.
     pub(crate) fn model_name(&self, session: &str) -> Option<String> {
         self.knobs.text(session, "model.name").or_else(|| Some(self.endpoint.get()?.model.clone()))
     }
@@ -228,7 +229,7 @@ impl HelveRuntime {
         }
     }
 
-    /// Agents for a session that no loop of this program drives, such as an MCP client's. Without a model: none.
+    /// Agents for a session without an agent loop in this program, such as an MCP client's. None without a model.
     pub fn agents_on_demand(&self, dialect: &str) -> Arc<dyn Agents> {
         if self.has_model() {
             Arc::new(crew::OnDemand::new(self.me.clone(), self.supervisor(dialect)))
@@ -242,7 +243,7 @@ impl HelveRuntime {
         &self.settings
     }
 
-    /// The state folder.
+    /// The state directory.
     pub fn state_dir(&self) -> &Path {
         &self.state
     }
@@ -277,27 +278,27 @@ impl HelveRuntime {
         self.imports.servers.as_ref()
     }
 
-    /// Says whom the conversations are with; before that, nobody can be asked.
+    /// Sets the users of the sessions; before that, nobody can be asked.
     pub fn set_user_interface(&self, somebody: UserInterface) {
         _ = self.user_interface.set(somebody);
     }
 
-    /// Says who hears of the calls of conversations that are opened from now on.
+    /// Says who hears of the calls of sessions that are opened from now on.
     pub fn set_event_listener(&self, ear: EventListener) {
         _ = self.event_listener.set(ear);
     }
 
-    /// Says who hears what is said in every conversation, from now on.
+    /// Says who hears what is said in every session, from now on.
     pub fn set_message_listener(&self, heard: MessageListener) {
         _ = self.message_listener.set(heard);
     }
 
-    /// Says what opens conversations that get a message from another one.
+    /// Says what opens sessions that get a message from another one.
     pub fn wake_with(&self, waker: Arc<dyn Wake>) {
         _ = self.waker.set(waker);
     }
 
-    /// What opens conversations that get a message from another one.
+    /// What opens sessions that get a message from another one.
     pub(crate) fn waker(&self) -> Option<&Arc<dyn Wake>> {
         self.waker.get()
     }
@@ -323,7 +324,7 @@ impl HelveRuntime {
         }
     }
 
-    /// Finds out who answers: by the settings, by a well-known key, or by a server on this machine. In words, who.
+    /// Resolves the model: from the settings, a well-known key, or a server on this machine. Returns a description.
     pub async fn resolve_model(&self, name: Option<String>) -> Result<String, CliError> {
         let mut wanted = self.wanted_model()?;
         wanted.model = name.or(wanted.model);
@@ -343,14 +344,14 @@ impl HelveRuntime {
         Ok(())
     }
 
-    /// Whether a model was found, or is configured by the settings or a well-known variable. Nothing is asked over the
-    /// network.
+    /// Whether a model was resolved, or is configured by the settings or a well-known variable. Makes no network
+    /// request.
     pub fn has_model(&self) -> bool {
         self.endpoint.get().is_some()
             || self.wanted_model().is_ok_and(|wanted| model::is_configured(&variable, &wanted))
     }
 
-    /// The model that reads web pages for a question: the small one, or else the main one.
+    /// The model that answers questions about web pages: the small one, else the main one.
     pub async fn reading_model(&self) -> Result<Option<Arc<dyn Model>>> {
         if !self.has_model() {
             return Ok(None);
@@ -398,24 +399,24 @@ impl HelveRuntime {
         self.tracked_sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every session that is open, with the door to its tools.
+    /// Every open session with its engine.
     pub fn open_sessions(&self) -> Vec<(Arc<Engine>, Arc<Session>)> {
         let mut made = self.tracked_sessions();
         made.retain(|_, it| it.session.strong_count() > 0);
         made.values().filter_map(|it| Some((it.engine.upgrade()?, it.session.upgrade()?))).collect()
     }
 
-    /// The door to the tools of an open session.
+    /// The engine of an open session.
     pub fn engine(&self, session: &str) -> Option<Arc<Engine>> {
         self.tracked_sessions().get(session)?.engine.upgrade()
     }
 
-    /// Whether an open session works by itself: a schedule, a webhook, an agent in the background.
+    /// Whether an open session runs in the background: a schedule, a webhook, an agent.
     pub fn is_unattended(&self, session: &str) -> bool {
         self.tracked_sessions().get(session).is_some_and(|it| it.unattended)
     }
 
-    /// How long a person may think about an approval.
+    /// The timeout of approvals.
     pub fn approval_timeout(&self) -> Duration {
         self.settings.config.approval.patience_secs.duration()
     }
@@ -425,13 +426,13 @@ impl HelveRuntime {
         self.user_interface.get().filter(|it| !need.unattended || it.scope == Reach::AllSessions)
     }
 
-    /// Makes a room, and keeps it as long as the session that `fill` makes for it is open.
+    /// Creates an environment and keeps it while the session from `fill` is open.
     pub(crate) fn room(
         &self,
         wish: Wish,
         fill: impl FnOnce(&SessionEnv) -> Result<OpenSession, CliError>,
     ) -> Result<OpenSession, CliError> {
-        // Held until the room has somebody in it: none is cleared away that another one is about to move into.
+        // Held until the environment is in use, so that the cleanup does not remove it meanwhile.
         let mut rooms = self.session_envs.lock().unwrap_or_else(PoisonError::into_inner);
         let room = setup::create_session_env(&self.settings, &self.state, wish)?;
         let opened = fill(&room)?;
@@ -461,11 +462,11 @@ impl HelveRuntime {
     }
 }
 
-/// Clears rooms away that nobody is in, the oldest first, where there are many.
+/// Removes unused environments, the oldest first, if there are many.
 fn remove_idle_envs(rooms: &mut Vec<(Weak<Session>, SessionEnv)>) {
     while rooms.len() > MAX_IDLE_ENVS {
         let is_open = |it: &(Weak<Session>, SessionEnv)| it.0.strong_count() > 0;
-        // Two rooms of one conversation share their folders.
+        // Two environments of one session share their directories.
         let used: HashSet<&Path> = rooms.iter().filter(|it| is_open(it)).map(|it| it.1.spill.as_path()).collect();
         let Some(place) = rooms.iter().position(|it| !used.contains(it.1.spill.as_path())) else { return };
         rooms.remove(place);
@@ -503,7 +504,7 @@ impl HelveRuntime {
             (endpoint.context_window, endpoint.prices) = (None, None);
         }
         let model: Arc<dyn Model> = Arc::new(OpenAi::new(endpoint).map_err(|error| Error::failed(error.to_string()))?);
-        // Whoever begins a conversation may name any.
+        // Whoever begins a session may name any.
         if models.len() >= MAX_CACHED_MODELS {
             models.pop_first();
         }
