@@ -1,8 +1,8 @@
-//! Link options of the binaries: stripped in release builds, position independent, with relocations in the short form where
-//! this machine's loader knows it (glibc 2.36 or later).
+//! Link options of the binaries: stripped in release builds, position independent, with compact relocations if this
+//! machine's loader supports them (glibc 2.36 or later).
 //!
-//! `HELVE_BUILD_OLD_GLIBC=1` makes a binary that also runs on older systems. `HELVE_BUILD_NAMES=1` keeps symbol names for
-//! a profiler.
+//! `HELVE_BUILD_OLD_GLIBC=1` makes a binary that also runs on older systems. `HELVE_BUILD_NAMES=1` keeps symbol names
+//! for a profiler.
 
 use std::{env, fs, path::Path, process::Command};
 
@@ -28,13 +28,13 @@ fn main() {
     }
 }
 
-/// Whether what is built can be tried here.
+/// Whether the target can run on this machine.
 fn is_for_this_machine() -> bool {
     let is = |name: &str, wanted: &str| env::var(name).is_ok_and(|it| it == wanted);
     is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && env::var("HOST") == env::var("TARGET")
 }
 
-/// Links a program in that way and starts it.
+/// Links a program with these options and starts it.
 fn works(how: &[&str]) -> Option<bool> {
     let out = env::var_os("OUT_DIR")?;
     let (source, program) = (Path::new(&out).join("probe.c"), Path::new(&out).join("probe"));

@@ -1,4 +1,4 @@
-//! Files of this machine that go with a message: `--attach FILE` and `/attach FILE`.
+//! Reads local files for a message: `--attach FILE` and `/attach FILE`.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use helve_contract::ports::{Attachment, AttachmentLimits};
 
 use crate::fault::CliError;
 
-/// Reads files in this order. What is already attached counts for the limits.
+/// Reads files in this order. Files that are already attached count for the limits.
 pub(crate) fn read(paths: &[impl AsRef<Path>], attached: &[Attachment]) -> Result<Vec<Attachment>, CliError> {
     let limits = AttachmentLimits::LOCAL;
     let mut sizes: Vec<u64> = attached.iter().map(|it| it.media.bytes.len() as u64).collect();
@@ -26,7 +26,7 @@ pub(crate) fn read(paths: &[impl AsRef<Path>], attached: &[Attachment]) -> Resul
         limits.check(sizes.iter().copied()).map_err(|error| failed(error.to_string()))?;
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-        // The file may have grown since.
+        // The file may have grown meanwhile.
         file.take(limits.bytes as u64 + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
         if let Some(size) = sizes.last_mut() {
             *size = bytes.len() as u64;
@@ -38,7 +38,7 @@ pub(crate) fn read(paths: &[impl AsRef<Path>], attached: &[Attachment]) -> Resul
     Ok(files)
 }
 
-/// A path as a person types it: in quotes or without, `~/` for the home folder.
+/// A path as a person types it: with or without quotes, `~/` for the home directory.
 pub(crate) fn typed_path(text: &str) -> PathBuf {
     let text = text.trim();
     let quoted = ['"', '\''].iter().find_map(|it| text.strip_prefix(*it)?.strip_suffix(*it));

@@ -1,4 +1,4 @@
-//! `helve`: the tools of an agent, from the command line and as a server.
+//! `helve`: the command line entry point.
 
 mod attach;
 mod commands;
@@ -101,8 +101,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// What the command line says. Laying out every command takes longer than some need to do their work, so those that
-/// programs start again and again are laid out alone.
+/// Parses the command line. Building all commands takes longer than some need to run, so frequently started ones are
+/// built alone.
 fn parse_command_line() -> Command {
     match std::env::args_os().nth(1).as_deref().and_then(|it| it.to_str()) {
         Some("mcp") => parse_single_command("mcp", Command::Mcp),
@@ -112,7 +112,7 @@ fn parse_command_line() -> Command {
     }
 }
 
-/// The command of this name, which the command line begins with.
+/// The command with this name, if the command line starts with it.
 fn parse_single_command<A: Args>(name: &'static str, wrap: fn(A) -> Command) -> Command {
     let only = A::augment_args(clap::Command::new(name));
     let mut helve = clap::Command::new("helve").version(env!("CARGO_PKG_VERSION")).subcommand(only);
@@ -121,7 +121,7 @@ fn parse_single_command<A: Args>(name: &'static str, wrap: fn(A) -> Command) -> 
     match args {
         Some(Ok(args)) => wrap(args),
         Some(Err(error)) => error.format(&mut helve).exit(),
-        // The name came first, so that it was matched; the whole says what is wrong if it was not.
+        // The name matched; parsing with all commands reports the error.
         None => Cli::parse().command,
     }
 }

@@ -18,8 +18,8 @@ static RANKS: LazyLock<HashMap<&'static [u8], u32>> = LazyLock::new(|| {
     ranks
 });
 
-/// The pieces that are encoded one by one. The vocabulary's own pattern has one look-ahead more (`\s+(?!\S)`), which
-/// [`split_pieces`] does by hand.
+/// The chunks that are encoded separately. The vocabulary's pattern has one more look-ahead (`\s+(?!\S)`), which
+/// [`split_pieces`] implements.
 static PIECE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -46,7 +46,7 @@ fn split_pieces(text: &str) -> impl Iterator<Item = &str> {
         let end = PIECE.as_ref().and_then(|it| it.find(rest)).map_or(rest.len(), |found| found.end());
         let (piece, _) = rest.split_at(end);
         let blank = piece.chars().all(char::is_whitespace) && !piece.ends_with(['\r', '\n']);
-        // Blanks before a word leave their last one to the word.
+        // The last space before a word belongs to the word.
         let cut = match piece.char_indices().next_back() {
             Some((at, _)) if blank && at > 0 && end < rest.len() => at,
             _ => end,
@@ -57,7 +57,7 @@ fn split_pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// How many tokens are left of a piece when its neighbours are merged, lowest rank first, until none can be.
+/// The number of tokens of a chunk after merging neighbours, lowest rank first.
 fn count_merged(piece: &[u8]) -> usize {
     if RANKS.contains_key(piece) {
         return 1;

@@ -57,13 +57,13 @@ pub(crate) fn definition(spec: &Spec, format: DefinitionFormat) -> Value {
     }
 }
 
-/// How many tokens a definition is on the wire: its JSON without blanks.
+/// The number of tokens of a definition on the wire: its JSON without whitespace.
 pub(crate) fn definition_tokens(spec: &Spec, format: DefinitionFormat) -> usize {
     tokens::count_tokens(&definition(spec, format).to_string())
 }
 
-/// The time a call may take, unless the tool keeps its own clock.
+/// The timeout of a call, unless the tool has its own.
 pub(crate) fn timeout_secs(spec: &Spec) -> Option<u64> {
-    // A day is more than any clock of ours; `Duration::MAX` stands for none.
+    // A day exceeds every real timeout; `Duration::MAX` means none.
     Some(spec.timeout.as_secs()).filter(|it| *it <= 86_400)
 }

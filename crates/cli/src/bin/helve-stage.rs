@@ -1,9 +1,9 @@
-//! The inner stage of the sandbox alone. It lies beside `helve`, which uses it because it starts faster than itself.
+//! The sandbox init helper as a separate program. `helve` prefers it because it starts faster.
 
 use std::io::{self, Write};
 
 fn main() {
     helve_hosts::run_helper_if_requested();
-    // Whoever asks is `helve`, which wants to know whether this is the stage that it was built with.
+    // `helve` asks for the version, to check that both were built from the same sources.
     _ = writeln!(io::stdout(), "{}", helve_hosts::helper_build_id());
 }

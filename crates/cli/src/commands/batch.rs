@@ -1,4 +1,4 @@
-//! `helve batch`: many calls, one a line; answers in the order of the calls.
+//! `helve batch`: many calls, one per line; replies in the order of the calls.
 
 use std::{
     io::{self, BufRead, Read},
@@ -21,9 +21,9 @@ use crate::{
     workshop::HelveRuntime,
 };
 
-/// No line is longer.
+/// The maximum length of a line.
 const MAX_LINE_BYTES: u64 = 16 << 20;
-/// So many calls are taken together; read-only neighbours among them run side by side.
+/// The maximum number of calls in a batch; adjacent read-only ones run in parallel.
 const MAX_BATCH: usize = 64;
 
 /// Call tools from JSON lines on standard input; print their replies as JSON lines, in order.
@@ -76,7 +76,7 @@ impl Args {
     }
 }
 
-/// Reads lines on a thread of their own, so that what came already can be taken together.
+/// Reads lines on a separate thread, so that available lines form one batch.
 fn read_lines() -> Receiver<BatchLine> {
     let (send, receive) = mpsc::channel(MAX_BATCH);
     thread::spawn(move || {
@@ -102,7 +102,7 @@ fn read_lines() -> Receiver<BatchLine> {
     receive
 }
 
-/// After a broken read or a line without an end nothing that follows can be told apart.
+/// After a read error or an unterminated line, later lines cannot be separated.
 fn is_fatal(line: &BatchLine) -> bool {
     line.request.as_ref().is_err_and(|why| why.starts_with("standard input") || why.contains("is longer than"))
 }
@@ -121,7 +121,7 @@ fn parse_line(number: u32, line: &[u8]) -> BatchLine {
     BatchLine { id, request }
 }
 
-/// Runs the calls of these lines and prints an answer for each. Says whether one failed.
+/// Runs the calls of these lines and prints a reply for each. Returns whether one failed.
 async fn run_lines(opened: &OpenSession, lines: impl Iterator<Item = BatchLine>, count: &mut usize) -> bool {
     let mut slots: Vec<(Value, Option<Reply>)> = Vec::new();
     let mut requests = Vec::new();

@@ -1,4 +1,4 @@
-//! `helve call`: one call of one tool, by the user's own hand.
+//! `helve call`: one call of one tool, with the user's authority.
 
 use std::{
     io::{self, Read},
@@ -21,7 +21,7 @@ use crate::{
     workshop::HelveRuntime,
 };
 
-/// More than this is no argument.
+/// The maximum length of arguments.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 /// Call one tool and print its answer.
@@ -98,7 +98,7 @@ fn read_stdin() -> Result<String, CliError> {
     Ok(text)
 }
 
-/// The dialect that was asked for; else the configured one if it has the tool; else the only one that has it.
+/// The requested dialect; else the configured one if it has the tool; else the only one that has it.
 pub(crate) fn select_dialect(tool: &str, asked: bool, settings: &Settings) -> Result<Dialect, CliError> {
     let configured = super::configured_dialect(settings)?;
     let has = |dialect: &Dialect| dialect.tools.iter().any(|entry| entry.spec.has_name(tool));
@@ -108,7 +108,7 @@ pub(crate) fn select_dialect(tool: &str, asked: bool, settings: &Settings) -> Re
     let config = &settings.config;
     let outside = config.all_plugins().next().is_some() || !config.wasm.is_empty() || !config.mcp.servers.is_empty();
     if outside && !helve_dialects::all().iter().any(has) {
-        // A plugin or a server may bring it.
+        // A plugin or a server may provide it.
         return Ok(configured);
     }
     let mut others: Vec<_> = helve_dialects::all().into_iter().filter(has).collect();
@@ -139,7 +139,7 @@ fn tool_names(dialect: &Dialect) -> impl Iterator<Item = &str> {
     specs.flat_map(|spec| std::iter::once(&spec.name).chain(&spec.aliases).map(String::as_str))
 }
 
-/// What to say when the session has no such tool.
+/// The error if the session has no such tool.
 pub(crate) fn missing_tool_message(tool: &str, engine: &helve_engine::Engine) -> String {
     let dialect = engine.dialect();
     if let Some(entry) = dialect.tools.iter().find(|entry| entry.spec.has_name(tool)) {
@@ -157,7 +157,7 @@ pub(crate) fn missing_tool_message(tool: &str, engine: &helve_engine::Engine) ->
     }
 }
 
-/// The reply for people: its words on standard output, everything about it on standard error.
+/// Prints the reply for people: its text on standard output, everything else on standard error.
 fn print_reply(reply: &Reply) {
     print::print_tool_text(&reply.text);
     for media in &reply.media {
@@ -173,8 +173,8 @@ fn print_reply(reply: &Reply) {
     }
 }
 
-/// What a caller must know about the call: how its arguments were understood, and what went wrong beside it. A JSON reply
-/// holds the former itself.
+/// Notes for the caller: how the arguments were interpreted, and further problems. A JSON reply already contains the
+/// former.
 pub(crate) fn notes(reply: &Reply) -> impl Iterator<Item = &String> {
     reply.model_notes.iter().chain(&reply.notes)
 }

@@ -1,4 +1,4 @@
-//! `helve config`: the settings in force and where each came from; trust in a project's own file.
+//! `helve config`: the current settings with their origins, and trust in a project's file.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -157,7 +157,7 @@ fn trust(choice: &SettingsArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Accepts the agents that the project describes, as they are now. How many there are.
+/// Trusts the current agents of the project. Returns their number.
 fn trust_agents(settings: &Settings, agents: &[PathBuf]) -> Result<usize, CliError> {
     if agents.is_empty() {
         return Ok(0);
@@ -244,7 +244,7 @@ fn print_paths(choice: &SettingsArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The folder whose settings file is meant: the project's top, even where its file names a folder inside it.
+/// The directory of the settings file: the project's top, even if the file names a subdirectory.
 fn project_dir(settings: &Settings) -> std::path::PathBuf {
     match &settings.project_file {
         ProjectFileStatus::Trusted(file)

@@ -1,4 +1,4 @@
-//! `helve docs`: the reference pages, written from the tables that the program itself runs on.
+//! `helve docs`: generates the reference pages from the program's own tables.
 
 use std::{
     collections::BTreeMap,
@@ -154,7 +154,7 @@ fn tier(spec: &Spec) -> String {
     serde_json::to_value(spec.tier()).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// One dialect: its ways, its roles, its definitions and their bill.
+/// One dialect: its description, its roles, its definitions and their token counts.
 fn dialect_section(dialect: &Dialect) -> String {
     let paths = match dialect.path_style {
         PathStyle::Relative => "absolute, or relative to the workspace",
@@ -334,7 +334,7 @@ fn one_event(event: &EventInfo) -> String {
 fn field_type(field: &FieldInfo) -> String {
     let rust = field.rust_type.replace(' ', "");
     let (inner, null) = match rust.strip_prefix("Option<") {
-        // What is left out is never null, unless the value itself can be.
+        // A missing field is never null, unless the value itself can be.
         Some(rest) if field.is_optional && !rest.starts_with("Option<") => (rest, ""),
         Some(rest) => (rest.trim_start_matches("Option<"), " or null"),
         None => (rust.as_str(), ""),

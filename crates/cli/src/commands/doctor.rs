@@ -1,4 +1,4 @@
-//! `helve doctor`: what works on this machine, found out by trying it.
+//! `helve doctor`: tests what works on this machine.
 
 mod checks;
 
@@ -84,7 +84,7 @@ impl Check {
     }
 }
 
-/// The same as JSON, for whoever asks over HTTP.
+/// The results as JSON, for the HTTP API.
 pub(crate) fn report(settings: &Settings) -> Value {
     checks_json(&checks::run_all(settings))
 }

@@ -1,4 +1,4 @@
-//! The far side of a connection: `helve host-exec` and `helve host-serve`, started by `ssh` and by nobody else.
+//! The remote end of a connection: `helve host-exec` and `helve host-serve`, started over `ssh`.
 
 use std::{
     env,

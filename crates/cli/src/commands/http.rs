@@ -1,4 +1,4 @@
-//! `helve mcp --http`: the tools for clients that come over HTTP.
+//! `helve mcp --http`: the MCP server over HTTP.
 
 use std::{
     fs::{self, OpenOptions},
@@ -23,7 +23,7 @@ use crate::{
     workshop::HelveRuntime,
 };
 
-/// The variable that holds a token which shall outlive a run.
+/// The variable with a token that stays the same across runs.
 const TOKEN_ENV: &str = "HELVE_MCP_TOKEN";
 
 /// How a server over HTTP is reached, and by whom.
@@ -82,15 +82,14 @@ impl HttpArgs {
         };
         let served =
             runtime.block_on(serve_http(listener, Arc::new(rooms), options, setup::wait_for_shutdown_signal()));
-        // Work that hangs in the kernel is not waited for.
+        // Does not wait for work that hangs in the kernel.
         runtime.shutdown_background();
         served?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Where this machine itself finds a server. One that listens everywhere has no name of its own, and is found at the
-/// loopback.
+/// The address for clients on this machine. A server that listens on all interfaces is reached at the loopback address.
 pub(super) fn local_address(at: SocketAddr) -> SocketAddr {
     let own: IpAddr = match at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -100,10 +99,10 @@ pub(super) fn local_address(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(own, at.port())
 }
 
-/// The most file descriptors that a server asks the system for.
+/// The maximum number of file descriptors to request.
 const MAX_DESCRIPTORS: u64 = 8192;
 
-/// Asks the system for more file descriptors: each connection takes one, and calls need some too.
+/// Raises the limit of file descriptors: each connection needs one, and calls need some.
 pub(super) fn raise_descriptor_limit() {
     let now = getrlimit(Resource::Nofile);
     let wanted = now.maximum.unwrap_or(MAX_DESCRIPTORS).min(MAX_DESCRIPTORS);
@@ -112,16 +111,16 @@ pub(super) fn raise_descriptor_limit() {
     }
 }
 
-/// How many connections a server may have: half of the file descriptors at most, so that calls find the others.
+/// The maximum number of connections: half of the file descriptors, so that calls get the others.
 pub(super) fn max_connections() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(MAX_DESCRIPTORS);
     usize::try_from(descriptors / 2).unwrap_or(usize::MAX).min(HttpConfig::default().max_connections)
 }
 
-/// What a client has to say to be let in.
+/// The token that clients must send.
 struct ServerToken {
     text: String,
-    /// The file that it is in while we run, where we made it.
+    /// The temporary file with the token, if this process created it.
     file: Option<PathBuf>,
 }
 
@@ -157,7 +156,7 @@ impl Drop for ServerToken {
     }
 }
 
-/// Writes a file that its owner alone can read. A new file, whatever lay there.
+/// Creates a new file that only its owner can read. Replaces an existing one.
 pub(super) fn write_private_file(file: &Path, text: &str) -> io::Result<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -167,7 +166,7 @@ pub(super) fn write_private_file(file: &Path, text: &str) -> io::Result<()> {
     writeln!(file, "{text}")
 }
 
-/// Opens a session for each MCP client: all have one engine and one workspace.
+/// Opens a session for each MCP client; all share one engine and one workspace.
 pub(crate) struct EngineSessionFactory {
     bench: Arc<HelveRuntime>,
     pub(crate) template: OpenSession,

@@ -1,4 +1,4 @@
-//! `helve mcp install`: an entry for Helve in the settings of a program that speaks MCP.
+//! `helve mcp install`: adds Helve to the settings of an MCP client.
 
 use std::{
     collections::HashMap,
@@ -17,9 +17,9 @@ use crate::{
     remark, say, state,
 };
 
-/// What the entry is called.
+/// The name of the entry.
 const ENTRY_NAME: &str = "helve";
-/// Lines around a change that are shown.
+/// The number of context lines around a change.
 const DIFF_CONTEXT: usize = 3;
 
 /// Add Helve to the settings of an agent or editor.
@@ -90,7 +90,7 @@ impl McpClientApp {
         })
     }
 
-    /// The key of all servers in that file.
+    /// The key of the servers in that file.
     fn key(self) -> &'static str {
         match self {
             Self::ClaudeCode | Self::Cursor => "mcpServers",
@@ -101,7 +101,7 @@ impl McpClientApp {
         }
     }
 
-    /// How it writes down a server that it starts.
+    /// The form of a server entry.
     fn entry(self, program: &str, args: &[String]) -> Value {
         match self {
             Self::ClaudeCode | Self::Vscode => json!({ "type": "stdio", "command": program, "args": args }),
@@ -113,7 +113,7 @@ impl McpClientApp {
         }
     }
 
-    /// What it puts in for the folder that is open, where it does not start servers there.
+    /// The placeholder for the open directory, for clients that do not start servers there.
     fn workspace_variable(self) -> Option<&'static str> {
         matches!(self, Self::Cursor | Self::Vscode).then_some("${workspaceFolder}")
     }
@@ -129,9 +129,9 @@ impl Args {
             say!("{}", snippet(self.client, &entry));
             return Ok(ExitCode::SUCCESS);
         }
-        // A settings file may be a link into a collection of them; what it leads to is changed.
+        // A settings file may be a link; its target is changed.
         let file = file.canonicalize().unwrap_or(file);
-        // Whoever need not wait for an answer holds it from the first look on, so that two at once follow each other.
+        // Without a prompt the lock is held from the first read, so that two processes run one after the other.
         let early = self.yes.then(|| lock_dir(&file)).transpose()?;
         let old = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
@@ -191,7 +191,7 @@ fn pretty_json(value: &Value, depth: usize) -> String {
     text.replace('\n', &format!("\n{}", "  ".repeat(depth)))
 }
 
-/// The file with the entry in it, and all else as it was.
+/// The file with the entry added and everything else unchanged.
 fn insert_entry(client: McpClientApp, text: &str, entry: &Value) -> Result<String, String> {
     if client == McpClientApp::Codex {
         insert_entry_toml(text, entry)
@@ -239,7 +239,7 @@ fn insert_entry_json(key: &str, text: &str, entry: &Value) -> Result<String, Str
             }
         }
     };
-    // Whatever was done to the text, it must say what was meant.
+    // The edited text must parse to the intended value.
     match serde_json::from_str::<Value>(&after) {
         Ok(Value::Object(said)) if said == wanted => Ok(after),
         _ => Err("it is written in a way that cannot be changed safely".into()),
@@ -318,7 +318,7 @@ fn diff(file: &Path, before: &str, after: &str) -> String {
     )
 }
 
-/// The user's yes.
+/// Asks the user for confirmation.
 fn confirm() -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         remark!("helve: nobody is here to ask; use --yes to write without asking");
@@ -330,7 +330,7 @@ fn confirm() -> io::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Keeps the old file under a name that is free.
+/// Keeps the old file under a free name.
 fn back_up(file: &Path, text: &str) -> Result<PathBuf, CliError> {
     let mode = file.metadata()?.mode() & 0o777;
     for number in 1..1000 {
@@ -349,7 +349,7 @@ fn back_up(file: &Path, text: &str) -> Result<PathBuf, CliError> {
     Err(CliError::failed(format!("{} has too many old copies; remove some", file.display())))
 }
 
-/// The right to change files in this folder, among all of Helve, until dropped. A disk that knows no locks gives it to all.
+/// A lock on this directory among all Helve processes, until dropped. File systems without locks grant it always.
 fn lock_dir(file: &Path) -> Result<fs::File, CliError> {
     let folder = file.parent().ok_or_else(|| CliError::failed("the file has no folder"))?;
     fs::create_dir_all(folder)?;
@@ -358,7 +358,7 @@ fn lock_dir(file: &Path) -> Result<fs::File, CliError> {
     Ok(held)
 }
 
-/// Puts the new text in place of the old one, at once and whole.
+/// Replaces the file atomically.
 pub(super) fn write(file: &Path, old: Option<&str>, new: &str) -> Result<(), CliError> {
     let folder = file.parent().ok_or_else(|| CliError::failed("the file has no folder"))?;
     let beside = folder.join(format!(".helve-{}", state::random_id()?));

@@ -14,7 +14,7 @@ use crate::{
     terminal::one_line,
 };
 
-/// Characters of a payload that are shown.
+/// The maximum number of characters of a payload to show.
 const MAX_PAYLOAD: usize = 4000;
 
 /// Queued work, such as posts to webhooks: list, show, retry, cancel.

@@ -1,4 +1,4 @@
-//! `helve completions` and `helve man`: what a shell and `man` want to know, made from the command line itself.
+//! `helve completions` and `helve man`: generated from the command line definition.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `helve mcp`: the tools of a dialect for any program that speaks MCP.
+//! `helve mcp`: the tools of a dialect for MCP clients.
 
 use std::{path::Path, process::ExitCode, sync::Arc, thread};
 
@@ -75,7 +75,7 @@ impl Args {
             instructions: Some(instructions(&opened)),
             without_resources: !resources_allowed(settings, &opened.engine),
             elicit: Some(approver),
-            // Where it cannot be done, nothing is lost but memory.
+            // A failure only costs memory.
         };
         if let Some(address) = &self.http.http {
             let house = http::engine_session_factory(&bench, opened, options, self.fixtures);
@@ -84,7 +84,7 @@ impl Args {
         let server = McpService::new(opened.engine.clone(), opened.session.clone(), options);
         let server = Arc::new(if self.fixtures { server.with_fixtures() } else { server });
 
-        // The server reads on this thread; calls that have to wait are driven on another.
+        // The server reads on this thread; calls that have to wait run on another.
         let handle = runtime.handle().clone();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (session, servers) = (opened.session.clone(), bench.servers().cloned());
@@ -99,10 +99,10 @@ impl Args {
                 asked
             });
             if asked {
-                // The other thread still waits for the client's next word.
+                // The other thread still waits for the client's next message.
                 std::process::exit(0);
             }
-            // Work that hangs in the kernel is not waited for.
+            // Does not wait for work that hangs in the kernel.
             runtime.shutdown_background();
         });
         let served = serve_stdio(server, &handle);
@@ -114,14 +114,14 @@ impl Args {
     }
 }
 
-/// A session for an MCP client. The client's user is asked by elicitation; where the client cannot do that, `fallback` is.
+/// A session for an MCP client. Prompts go to the client's user by elicitation; without it, to `fallback`.
 pub(super) fn client_session(
     bench: &Arc<HelveRuntime>,
     approver: &Arc<ElicitApprover>,
     fallback: Option<Arc<dyn User>>,
 ) -> Result<OpenSession, CliError> {
     let need = SessionSpec { dialect: Some(bench.settings().dialect().to_owned()), ..SessionSpec::default() };
-    // The client asks its user itself. Deny rules, path rules and the sandbox hold in every mode.
+    // The client asks its user itself. Deny rules, path rules and the sandbox apply in every mode.
     let mode = ModeSwitch::new(setup::mode(bench.settings()).unwrap_or(Mode::Open));
     let user = ElicitUser::new(approver.clone(), mode.clone());
     let settings = || Arc::new(SettingsUser::new(Arc::new(NoUser), bench.knobs().clone()));
@@ -130,7 +130,7 @@ pub(super) fn client_session(
     bench.session(need).caller(Caller::Client(client, mode)).build()
 }
 
-/// What a model should know before its first call.
+/// Instructions for the model before its first call.
 pub(super) fn instructions(opened: &OpenSession) -> String {
     let top = opened.session.workspace.roots().first().map_or(Path::new("/"), |root| &root.dir).display();
     let mut text = match opened.engine.dialect().path_style {
@@ -145,7 +145,7 @@ pub(super) fn instructions(opened: &OpenSession) -> String {
     text
 }
 
-/// Whether files may be offered as resources: they are read past rules that name tools.
+/// Whether files may be offered as resources: reading them bypasses rules that name tools.
 pub(super) fn resources_allowed(settings: &Settings, engine: &Engine) -> bool {
     let approval = &settings.config.approval;
     let ruled = !approval.deny.is_empty() || !approval.ask.is_empty();

@@ -1,4 +1,4 @@
-//! `helve memory`: the notes that are kept, and those that wait for a yes.
+//! `helve memory`: stored notes, and quarantined ones that wait for release.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::{
     say, setup, state,
 };
 
-/// How many notes are looked at.
+/// The maximum number of notes to read.
 const MAX_NOTES: u64 = 100_000;
 
 /// Notes: list them, let one go that is held back, forget one.
@@ -134,7 +134,7 @@ fn list(listing: &NoteListArgs, wanted: fn(&Note) -> bool) -> Result<(), CliErro
     Ok(())
 }
 
-/// The id of the note that a text names by its id, or by the beginning or end of it; else the text itself.
+/// The id of a note from its id, or a prefix or suffix of it; else the text itself.
 async fn whole_id(store: &dyn helve_contract::ports::Store, user: &str, text: String) -> Result<String, CliError> {
     let (notes, _) = store.notes(user, 0, MAX_NOTES).await?;
     match ids::find(&text, notes.iter().map(|note| (note.id.as_str(), note.id.strip_prefix("note-"), note))) {

@@ -1,4 +1,4 @@
-//! One file a command.
+//! The commands, one file each.
 
 pub(crate) mod batch;
 pub(crate) mod call;
@@ -65,7 +65,7 @@ impl SettingsArgs {
         Ok(settings)
     }
 
-    /// The settings in force, with further flags, and nothing told.
+    /// The current settings with further options, without printing warnings.
     pub(crate) fn load(&self, mut flags: Vec<CliOverride>) -> Result<Settings, CliError> {
         for pair in &self.set {
             let (key, text) = pair.split_once('=').ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `helve plan-bash`: scripts in the shell that plans are drafted with, each over files of its own.
+//! `helve plan-bash`: runs scripts in the in-memory shell for plans, each with separate files.
 
 use std::{
     collections::BTreeMap,
@@ -21,9 +21,9 @@ use crate::{
     print, say, setup,
 };
 
-/// No line is longer.
+/// The maximum length of a line.
 const MAX_LINE_BYTES: u64 = 64 << 20;
-/// How long one script may take.
+/// The timeout of a script.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Run scripts in the shell in memory: no process, no network, no file of this machine.

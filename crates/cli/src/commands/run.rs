@@ -1,4 +1,4 @@
-//! `helve run`: one task for a model with tools, from a script or by hand.
+//! `helve run`: one task for a model with tools.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,15 +30,15 @@ use crate::{
     workshop::{HelveRuntime, Reach, UserInterface},
 };
 
-/// The exit code when a budget is used up.
+/// The exit code when a budget is exhausted.
 const EXIT_BUDGET: u8 = 3;
-/// The exit code when the model went round in circles.
+/// The exit code when the model repeated itself.
 const EXIT_LOOP: u8 = 4;
-/// The exit code when the model is done and at least one of its calls was refused.
+/// The exit code when the model finished but at least one call was refused.
 pub(crate) const REFUSED: u8 = 5;
 /// The exit code of an interrupt.
 const EXIT_INTERRUPTED: u8 = 130;
-/// More than this is no task.
+/// The maximum length of a task.
 const MAX_PROMPT_BYTES: u64 = 16 << 20;
 
 /// Give a model a task and the tools for it, and wait until it is done.
@@ -162,13 +162,13 @@ impl Args {
             setup::shutdown_servers(bench.servers()).await;
             Ok::<_, CliError>(teller.print_end(&talk, turned?))
         })?;
-        // Work that hangs in the kernel is not waited for.
+        // Does not wait for work that hangs in the kernel.
         runtime.shutdown_background();
         Ok(ExitCode::from(code))
     }
 }
 
-/// Works until the model is done; the first interrupt stops the turn, the second one the program.
+/// Runs until the model is done; the first interrupt stops the turn, the second one the program.
 async fn run_turn(
     talk: &talk::OpenConversation,
     prompt: Option<String>,
@@ -181,7 +181,7 @@ async fn run_turn(
             let words = prompt.into_iter().map(|text| MessagePart::Text { text }).collect();
             talk.agent.turn_with(words, files).await?
         };
-        // What agents in the background found out is part of the answer.
+        // Reports of background agents are part of the answer.
         while turned.stop_reason == TurnStopReason::Completed {
             talk.supervisor.wait_idle(&talk.agent.session.id).await;
             let told = talk.agent.handle.take_follow_ups();
@@ -203,7 +203,7 @@ async fn run_turn(
     }
 }
 
-/// What the model is to do. `None`: only to go on.
+/// The task for the model. `None` to continue only.
 fn read_prompt(given: Option<&str>, resumes: bool) -> Result<Option<String>, CliError> {
     let piped = given == Some("-") || (given.is_none() && !io::stdin().is_terminal());
     let text = match given {
@@ -227,7 +227,7 @@ fn read_prompt(given: Option<&str>, resumes: bool) -> Result<Option<String>, Cli
     }
 }
 
-/// Tells what happens: for people on two streams, or as JSON on one.
+/// Prints events: for people on two streams, or as JSON on one.
 struct EventPrinter {
     json: bool,
     memory: Arc<UndoLog>,
@@ -238,7 +238,7 @@ struct EventPrinter {
 
 struct PrinterState {
     markdown: MarkdownRenderer,
-    /// Standard output ends in the middle of a line.
+    /// Whether standard output ends inside a line.
     mid_line: bool,
     calls: HashMap<String, String>,
     refused: Vec<RefusedCall>,
@@ -247,7 +247,7 @@ struct PrinterState {
 /// A call that the gate refused.
 struct RefusedCall {
     why: Refusal,
-    /// What the model was told.
+    /// The text that the model got.
     text: String,
 }
 
@@ -293,7 +293,7 @@ impl EventPrinter {
         }
         match event {
             AgentEvent::Text(text) => {
-                // A terminal gets it rendered and harmless, anything else as it is.
+                // A terminal gets it rendered and escaped, other outputs unchanged.
                 let shown = if io::stdout().is_terminal() { told.markdown.push(text) } else { text.clone() };
                 if let Some(last) = shown.chars().last() {
                     told.mid_line = last != '\n';
@@ -344,7 +344,7 @@ impl EventPrinter {
         }
     }
 
-    /// Tells how it ended; the exit code.
+    /// Prints how it ended; returns the exit code.
     fn print_end(&self, talk: &talk::OpenConversation, turned: Turned) -> u8 {
         let refused = std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).refused);
         let mut why = turned.stop_reason.why().map(str::to_owned);
@@ -389,7 +389,7 @@ impl EventPrinter {
     }
 }
 
-/// What a caller can do about refused calls, for each reason that there was.
+/// What a caller can do about refused calls, for each reason.
 fn refusal_hint(count: u32, refused: &[RefusedCall]) -> String {
     let calls = if count == 1 { "1 call was refused".to_owned() } else { format!("{count} calls were refused") };
     let mut lines = vec![format!("{calls}, so the work may be incomplete.")];
@@ -404,7 +404,7 @@ fn refusal_hint(count: u32, refused: &[RefusedCall]) -> String {
     if !reasons.is_empty() {
         lines.push("No mode changes that. Change the rule in the settings (`helve config`), or do it yourself.".into());
     }
-    // Calls of agents are counted, and their reasons are not known here.
+    // Calls of agents are counted, but their reasons are unknown here.
     let asked = counts.clone().any(|it| !it.is_by_rule());
     let of_agents = (counts.count() as u32) < count;
     if asked || of_agents {
@@ -421,7 +421,7 @@ fn refusal_hint(count: u32, refused: &[RefusedCall]) -> String {
 const MAX_REASONS: usize = 3;
 
 impl RefusedCall {
-    /// Whether a rule stands against the call, which no mode changes: one that denies it, or one that wants it asked.
+    /// Whether a deny or ask rule refused the call, which no mode changes.
     fn is_by_rule(&self) -> bool {
         matches!(self.why, Refusal::Rule | Refusal::AskRule)
     }
@@ -434,7 +434,7 @@ impl RefusedCall {
     }
 }
 
-/// An event as one line of JSON. The end is told by itself.
+/// An event as one line of JSON. The end has a separate event.
 fn event_json(event: &AgentEvent) -> Option<Value> {
     Some(match event {
         AgentEvent::ModelRequested { turn } => json!({ "type": "asking", "turn": turn }),
@@ -476,7 +476,7 @@ fn usage_json(spent: &TokenUsage) -> Value {
     })
 }
 
-/// Nobody who answers; somebody may still read.
+/// A user who does not answer but may read.
 struct HeadlessUser {
     teller: Arc<EventPrinter>,
     runtime_settings: Arc<SessionKnobs>,

@@ -1,4 +1,4 @@
-//! `helve schedule`: shows schedules, runs one now, stops and resumes them, and drives them all.
+//! `helve schedule`: lists, runs, pauses and resumes schedules, and runs the scheduler.
 
 use std::{
     io::{self, BufRead, Read},
@@ -26,7 +26,7 @@ use crate::{
     workshop::HelveRuntime,
 };
 
-/// No line of input is longer.
+/// The maximum length of an input line.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 /// How many schedules are read at a time.
 const PAGE_SIZE: u64 = 500;
@@ -291,7 +291,7 @@ pub(crate) async fn list_all(store: &dyn Store, user: String) -> Result<Vec<Sche
     }
 }
 
-/// The schedule of this user whose id begins so. Those of other users are answered like missing ones.
+/// The schedule of this user with this id prefix. Those of other users count as missing.
 async fn find_by_prefix(store: &dyn Store, id: &str, user: String) -> Result<Schedule, CliError> {
     if let Some(schedule) = store.schedule(id).await?.filter(|it| it.user == user) {
         return Ok(schedule);

@@ -1,4 +1,4 @@
-//! `helve sessions`: the conversations that are kept.
+//! `helve sessions`: the stored sessions.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -152,7 +152,7 @@ fn print_list(records: &[SessionRecord], total: u64, as_json: bool) {
 pub(crate) const TABLE_HEADER: &str =
     "ID                                    LAST USED         MESSAGES  TOKENS     COST  TITLE";
 
-/// A conversation on one line of a list.
+/// A session on one line of a list.
 pub(crate) fn format_row(record: &SessionRecord) -> String {
     let tokens = record.spent.prompt_tokens + record.spent.completion_tokens;
     let cost = if record.spent.cost > 0.0 { format!("${:.4}", record.spent.cost) } else { "-".to_owned() };
@@ -170,9 +170,9 @@ fn format_local_time(time: Timestamp) -> String {
     time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// Hands every message over in order, a page at a time.
+/// Passes every message to the callback in order, one page at a time.
 async fn for_each_message(store: &dyn Store, id: &str, mut hand: impl FnMut(&Message)) -> Result<(), CliError> {
-    // Pages come from the end; only where they begin is remembered.
+    // Pages are read from the end; only their start positions are kept.
     let (mut starts, mut before) = (Vec::new(), None);
     loop {
         let page = store.messages(id, before, PAGE_SIZE).await?;

@@ -1,4 +1,4 @@
-//! `helve tools`: the table of a dialect, what a session offers of it, and what the definitions cost in tokens.
+//! `helve tools`: the table of a dialect, what a session offers, and the token counts of the definitions.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -60,8 +60,8 @@ impl Args {
     }
 }
 
-/// The rows of the dialect, each with the reason where a session over MCP does not offer it. With `offered`, servers,
-/// plugins and modules are started, and only what is offered is there.
+/// The rows of the dialect, with the reason if an MCP session does not offer one. With `offered`, servers, plugins and
+/// modules are started, and only offered tools are returned.
 fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<Vec<ToolStatus>, CliError> {
     let has_servers = !settings.config.mcp.servers.is_empty();
     if !offered {
@@ -78,7 +78,7 @@ fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<
     runtime.shutdown_background();
     let only_servers = NotOffered::Missing(PortSet::of(&[Port::McpServers]));
     for status in &mut statuses {
-        // Servers are configured; they were only not started for this list.
+        // Servers are configured, but not started for this list.
         if !offered && has_servers && status.offered == Err(only_servers) {
             status.offered = Ok(());
         }

@@ -1,7 +1,7 @@
-//! What is typed: one thread reads standard input, whatever it is.
+//! Terminal input: one thread reads standard input.
 //!
-//! On a terminal a line is edited with the usual keys, and what is typed while the agent works is gathered. Anything
-//! else is read line by line, and only when a line is wanted.
+//! On a terminal it supports line editing and collects lines that are typed while the agent works. Other input is read
+//! line by line on demand.
 
 use std::{
     io::{self, BufRead, IsTerminal},
@@ -21,19 +21,19 @@ use tokio::sync::{mpsc as later, oneshot};
 
 use super::Screen;
 
-/// How many lines are remembered.
+/// The maximum number of history lines.
 const MAX_HISTORY_LINES: usize = 1000;
-/// More than this is no message that somebody types.
+/// The maximum length of a typed message.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// What came of asking for a line.
+/// The result of reading a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LineEvent {
     /// A line.
     Line(String),
     /// Ctrl-C.
     Interrupt,
-    /// No more will come.
+    /// End of input.
     End,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct CaptureGuard {
 impl Drop for CaptureGuard {
     fn drop(&mut self) {
         self.stop = None;
-        // The terminal is as it was before anything else is asked of it.
+        // The terminal mode is restored before the next read.
         _ = self.done.recv_timeout(Duration::from_secs(1));
     }
 }
@@ -89,10 +89,10 @@ impl LineInput {
         Self { requests: wishes, screen, is_interactive: live }
     }
 
-    /// Asks for a line. What others write meanwhile waits.
+    /// Reads a line. Other output waits meanwhile.
     pub(crate) async fn read_line(&self, words: &str, keep: bool) -> LineEvent {
         let (answer, answered) = oneshot::channel();
-        // Where nothing stands on the screen, nothing has to wait.
+        // Without a prompt on the screen, output need not wait.
         let holds = self.is_interactive || !words.is_empty();
         if holds {
             self.screen.pause_output();
@@ -105,7 +105,7 @@ impl LineInput {
         typed
     }
 
-    /// Gathers what is typed while the agent works. From a pipe nothing is taken before its turn.
+    /// Collects lines typed while the agent works. Input from a pipe is read only on demand.
     pub(crate) fn capture_lines(&self) -> Option<CaptureGuard> {
         if !self.is_interactive {
             return None;
@@ -185,8 +185,8 @@ fn read_from_terminal(wanted: &mpsc::Receiver<InputRequest>, screen: &Screen, hi
     }
 }
 
-/// Reads keys until it is told to stop (nothing), or something else is wanted. Whole lines go away, the rest stays
-/// begun. Ctrl-C stays a signal.
+/// Reads keys until stopped (`None`) or another request arrives. Sends complete lines and keeps a partial one. Ctrl-C
+/// stays a signal.
 fn capture_keys(
     watch: &LineCapture,
     wanted: &mpsc::Receiver<InputRequest>,
@@ -212,7 +212,7 @@ fn capture_keys(
         }
         let mut some = [0_u8; 256];
         match rustix::io::read(stdin.as_fd(), &mut some) {
-            // The terminal is gone; so is whoever typed.
+            // The terminal is closed.
             Ok(0) | Err(_) => thread::sleep(Duration::from_millis(50)),
             Ok(read) => bytes.extend_from_slice(&some[..read]),
         }
@@ -237,7 +237,7 @@ fn push_typed(text: &str, begun: &mut String, lines: &later::UnboundedSender<Str
         match it {
             '\n' | '\r' => {
                 let line = std::mem::take(begun);
-                // The turn has ended meanwhile: the line stands at the next prompt.
+                // The turn has ended meanwhile: the line moves to the next prompt.
                 if !line.trim().is_empty()
                     && let Err(unsent) = lines.send(line)
                 {
@@ -258,7 +258,7 @@ fn push_typed(text: &str, begun: &mut String, lines: &later::UnboundedSender<Str
     }
 }
 
-/// A terminal that shows nothing of what is typed, and hands over every key at once.
+/// Raw mode: no echo, every key at once.
 struct RawMode<'a> {
     stdin: &'a io::Stdin,
     before: Termios,

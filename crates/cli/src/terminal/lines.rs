@@ -1,4 +1,4 @@
-//! One line for a call, one for its outcome; to-do lists, diffs and bills in few words.
+//! Formats calls, results, to-do lists, diffs and costs in few lines.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::TerminalCapabilities;
 use crate::{print::escape_for_terminal, undo::FileDiff};
 
-/// The arguments that tell most about a call, the first before the others.
+/// The arguments that describe a call best, in order.
 const SUMMARY_ARGUMENTS: [&str; 17] = [
     "command",
     "file_path",
@@ -31,7 +31,7 @@ const SUMMARY_ARGUMENTS: [&str; 17] = [
     "id",
     "name",
 ];
-/// No line about a call is longer.
+/// The maximum length of a line about a call.
 const MAX_CALL_CHARS: usize = 100;
 /// Lines of a diff that are shown.
 const DIFF_LINES: usize = 40;
@@ -55,7 +55,7 @@ fn main_argument(input: &str) -> String {
     one_line(&told, MAX_CALL_CHARS)
 }
 
-/// Text on one line, harmless, and not too long.
+/// Text on one line, escaped and truncated.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut lines = text.trim().lines().map(str::trim_end);
     let first = lines.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a terminal can do: colours, a line that is drawn again, letters beyond ASCII.
+//! Terminal capabilities: colours, redrawing a line, characters beyond ASCII.
 
 use std::{env, io::IsTerminal};
 
@@ -7,7 +7,7 @@ use std::{env, io::IsTerminal};
 pub(crate) struct TerminalCapabilities {
     /// Words may have colours.
     pub(crate) color: bool,
-    /// The last line may be drawn again: there is a person who watches.
+    /// The last line may be redrawn: a person is watching.
     pub(crate) can_redraw: bool,
     /// Marks beyond ASCII are shown.
     pub(crate) unicode: bool,

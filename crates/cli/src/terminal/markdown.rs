@@ -1,5 +1,4 @@
-//! Markdown for a terminal, as it streams in. What was written is never drawn again: only a mark whose meaning is not
-//! clear yet is held back.
+//! Renders Markdown for a terminal while it streams. Output is never redrawn: only ambiguous markup is held back.
 
 use super::TerminalCapabilities;
 use crate::print::escape_for_terminal;

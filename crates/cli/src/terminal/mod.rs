@@ -1,4 +1,4 @@
-//! The terminal of a conversation: what is shown, what is typed, what is asked.
+//! The terminal of `helve chat`: output, input and prompts.
 
 mod input;
 mod lines;

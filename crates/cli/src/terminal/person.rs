@@ -1,4 +1,4 @@
-//! The person at the terminal: approvals, questions, plans, the to-do list.
+//! The user at the terminal: approvals, questions, plans, the to-do list.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ pub(crate) struct TerminalUser {
     screen: Screen,
     input: LineInput,
     runtime_settings: Arc<SessionKnobs>,
-    /// One question at a time.
+    /// Held while a prompt is open: one at a time.
     prompt_lock: tokio::sync::Mutex<()>,
     todos: Mutex<Vec<Todo>>,
     mode: ModeSwitch,
@@ -49,7 +49,7 @@ impl TerminalUser {
         }
     }
 
-    /// Shows the to-do list of a conversation that goes on.
+    /// Shows the to-do list of a session that goes on.
     pub(crate) fn recall_todos(&self, todos: Vec<Todo>) {
         if !todos.is_empty() {
             self.screen.write(&lines::format_todos(self.screen.capabilities, &todos));
@@ -62,12 +62,12 @@ impl TerminalUser {
         self.todos.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets the to-do list: another conversation begins.
+    /// Forgets the to-do list: another session begins.
     pub(crate) fn clear_todos(&self) {
         self.todos.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// One line from the user; Ctrl-C and the end of input are no answer.
+    /// Reads one line; Ctrl-C and the end of input count as no answer.
     async fn read_line(&self, words: &str) -> Option<String> {
         match self.input.read_line(words, false).await {
             LineEvent::Line(line) => Some(line.trim().to_owned()),
@@ -79,7 +79,7 @@ impl TerminalUser {
         }
     }
 
-    /// Shows what an approval is about. Returns whether something is left out that `v` shows.
+    /// Shows an approval prompt. Returns whether `v` would show more.
     fn show_approval(&self, question: &ApprovalRequest, size: ShownSize) -> bool {
         let look = self.screen.capabilities;
         let mut is_cut = false;
@@ -113,7 +113,7 @@ impl TerminalUser {
         }
         text.push_str(&format!("  {}\n", look.dim(&format!("asked because {}", question.reason))));
         let grant = shorten(&question.session_grant);
-        // For an edit the rule would be its file; the line is worth its place where a program or a host is meant.
+        // For an edit the rule would only name its file; the line is useful for a program or a host.
         if !question.rules.is_empty() && question.diff.is_none() {
             let rules = shorten(&question.rules.join(", "));
             let broader = question.broader.as_deref().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The screen: text that scrolls, and beneath it one line that tells what is going on.
+//! The screen: scrolling text with a status line below.
 //!
-//! What has scrolled is never drawn again. The line at the bottom is drawn only while the text above it ends with a
-//! line's end, and goes away before anything else is written.
+//! Scrolled text is never redrawn. The status line is drawn only while the text above ends with a newline, and is
+//! removed before other output.
 
 use std::{
     io::Write,
@@ -14,7 +14,7 @@ use unicode_width::UnicodeWidthChar;
 use super::{TerminalCapabilities, look};
 use crate::print::escape_for_terminal;
 
-/// The screen. Cheap to clone; every clone is the same screen.
+/// The screen. Cheap to clone; clones share the state.
 #[derive(Clone)]
 pub(crate) struct Screen {
     /// What it can do.
@@ -65,7 +65,7 @@ impl Screen {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Text as it is; escape sequences in it are ours.
+    /// Writes text unchanged; its escape sequences are ours.
     pub(crate) fn write(&self, text: &str) {
         if text.is_empty() {
             return;
@@ -130,7 +130,7 @@ impl Screen {
         }
     }
 
-    /// Nothing is written until [`release`](Self::release): a question stands there.
+    /// Holds output back until [`release`](Self::release), because a prompt is open.
     pub(crate) fn pause_output(&self) {
         self.end_line();
         let mut inner = self.lock();
@@ -205,7 +205,7 @@ impl ScreenState {
         self.drawn = true;
     }
 
-    /// A terminal that went away is noticed by whoever reads from it.
+    /// Ignores errors: the reader notices a closed terminal.
     fn write_raw(&mut self, text: &str) {
         _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
     }

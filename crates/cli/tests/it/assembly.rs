@@ -1,5 +1,5 @@
-//! Every surface assembles its sessions in the same way: agents, summaries, secrets and time limits are the same in
-//! `helve call`, `helve mcp` and `helve run`.
+//! Checks that every command assembles its sessions in the same way: agents, summaries, secrets and timeouts are equal
+//! in `helve call`, `helve mcp` and `helve run`.
 
 use helve_script::ScriptStep;
 use serde_json::json;

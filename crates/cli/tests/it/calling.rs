@@ -1,4 +1,4 @@
-//! `helve call` and `helve batch`: answers, exit codes, and what goes where.
+//! Tests of `helve call` and `helve batch`: replies, exit codes, and output streams.
 
 use std::{io, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! A home, a project and the binary: what every test here starts from.
+//! Test support: a home directory, a project and the binary.
 
 use std::{
     fs,
@@ -85,7 +85,7 @@ impl Desk {
         }
     }
 
-    /// Text with this desk's own folder called DESK.
+    /// Text with this desk's own directory called DESK.
     fn plain(&self, bytes: &[u8]) -> String {
         String::from_utf8_lossy(bytes).replace(self.path("").to_str().unwrap().trim_end_matches('/'), "DESK")
     }

@@ -100,7 +100,7 @@ pub(crate) fn story(silent: bool) -> ModelScript {
     lanes.into_iter().fold(ModelScript::default(), |script, (words, step)| script.branch(&words, [step]))
 }
 
-/// A refinery merges, mends what conflicts, tests, and one asks for more.
+/// A refinery merges, repairs what conflicts, tests, and one asks for more.
 fn refinery(task: &'static str, sources: &'static [&'static str], asks: bool) -> (String, ScriptStep) {
     let step = ScriptStep::computed(move |request| {
         let messages = request["messages"].as_array().cloned().unwrap_or_default();
@@ -235,7 +235,7 @@ fn nothing_is_left(desk: &Desk) {
     assert_eq!(String::from_utf8_lossy(&locks.stdout), "");
 }
 
-/// Processes that work beneath a folder.
+/// Processes that work beneath a directory.
 fn processes(folder: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in
@@ -424,7 +424,7 @@ fn an_agent_that_could_do_nothing_is_not_believed() {
     nothing_is_left(&desk);
 }
 
-/// A captain that drafts and asks, and when the conversation goes on looks at its draft and writes the plan.
+/// A captain that drafts and asks, and when the session goes on looks at its draft and writes the plan.
 fn captain() -> ModelScript {
     let nodes = json!([{ "id": "one", "type": "task", "agentType": 1, "dependencies": [] }]);
     let (words, step) = lane("Plan the parts", move |said, _| match said {

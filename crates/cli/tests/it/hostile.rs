@@ -1,6 +1,6 @@
-//! Hostile content end to end: a web page, an MCP server, a plugin and a repository give orders, and a scripted model
-//! obeys each of them in every dialect. Nothing leaves, nothing runs outside the sandbox, and the event log names each
-//! attempt.
+//! Hostile content end to end: a web page, an MCP server, a plugin and a repository contain instructions, and a
+//! scripted model obeys each of them in every dialect. Nothing leaves, nothing runs outside the sandbox, and the event
+//! log contains each attempt.
 
 use std::{
     fs,

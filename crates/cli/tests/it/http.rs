@@ -1,4 +1,4 @@
-//! `helve mcp --http`: who is let in, and what is left behind.
+//! Tests of `helve mcp --http`: authentication and cleanup.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

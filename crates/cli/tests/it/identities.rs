@@ -42,7 +42,7 @@ fn plan(desk: &Desk, folder: &str, label: &str) {
     desk.put(&format!("{folder}/dag.json"), &json!({ "runId": label, "nodes": nodes }).to_string());
 }
 
-/// An agent that copies README, waits until `together` conversations are at this point, and ends.
+/// An agent that copies README, waits until `together` sessions are at this point, and ends.
 fn copying(together: usize) -> ModelScript {
     let here: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let step = ScriptStep::computed(move |request| {
@@ -121,7 +121,7 @@ fn two_repositories_run_plans_with_the_same_label_at_the_same_time() {
         let distinct: BTreeSet<String> = calls.iter().map(|it| it["data"]["callId"].to_string()).collect();
         assert_eq!(distinct.len(), calls.len(), "calls share an id: {calls:?}");
     }
-    // No conversation has heard of the other repository, and no folder is left that both could have used.
+    // No session has heard of the other repository, and no directory is left that both could have used.
     for request in model.requests() {
         let text = request.to_string();
         assert!(!secrets.iter().all(|it| text.contains(it)), "{text}");
@@ -191,7 +191,7 @@ fn processes_that_plan_at_once_get_runs_and_conversations_of_their_own() {
     let labels = ["plan-1", "plan-2", "plan-3", "plan-4"];
     let distinct: BTreeSet<_> = labels.iter().map(|label| run_id(&desk.path("work"), label)).collect();
     assert_eq!(distinct.len(), 4);
-    // A repository that begins anew does not find the old conversation, nor a branch of an old run.
+    // A repository that begins anew does not find the old session, nor a branch of an old run.
     git(&desk.path("work"), &["branch", "forge-run/plan-1"]);
     fs::remove_dir_all(desk.path("work/.forge")).unwrap();
     let ran = desk.run(&["forge", "plan", "What is here?"]);
@@ -271,7 +271,7 @@ fn a_tenant_sees_nothing_of_another() {
     assert!(found("acme").contains("Tuesday") && !found("other").contains("Tuesday"));
     assert_ne!(call("other", "file_read", r#"{"path":"/tmp/own.txt"}"#).code, 0);
     assert_eq!(of("other", &["run", "x", "--continue"]).code, 2);
-    // The environment names a tenant as well, and the files of one are in its own folder.
+    // The environment names a tenant as well, and the files of one are in its own directory.
     let listed = desk.command(numbers[0]).env("HELVE_STORE_TENANT", "acme").output().unwrap();
     assert!(String::from_utf8_lossy(&listed.stdout).contains("Tuesday"));
     let state = desk.path("home/.local/state/helve");

@@ -1,4 +1,4 @@
-//! A server that is used for long stays as it was: memory, descriptors, children.
+//! Checks that a long-running server does not leak memory, descriptors or child processes.
 //!
 //! `HELVE_CALLS` and `HELVE_CONNECTS` say how long; what runs with every change is short.
 

@@ -1,4 +1,4 @@
-//! The real binary, run as a user runs it.
+//! Tests of the real binary, run as a user runs it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod assembly;

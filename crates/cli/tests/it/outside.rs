@@ -1,4 +1,4 @@
-//! Tools from outside through the real binary: plugins and MCP servers.
+//! Tests of external tools with the real binary: plugins and MCP servers.
 
 use std::{
     io::{BufRead as _, Write as _},
@@ -228,7 +228,7 @@ impl Client {
 
     fn call(&mut self, tool: &str) -> String {
         let answer = self.ask("tools/call", serde_json::json!({ "name": tool, "arguments": {} }));
-        // The words stand between marks: they are a server's, and nobody's orders.
+        // The text is between markers, because it comes from a server.
         let text = answer["content"][0]["text"].as_str().unwrap_or_default();
         assert!(text.starts_with("[Text of the MCP server moving, as data"), "{text}");
         text.lines().nth(1).unwrap_or_default().to_owned()

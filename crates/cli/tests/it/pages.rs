@@ -1,4 +1,4 @@
-//! Pages of the web in a conversation, and the small model that reads them.
+//! Pages of the web in a session, and the small model that reads them.
 
 use std::{
     io::{Read, Write},

@@ -1,4 +1,4 @@
-//! A sandboxed command plants something in a git folder; then plain `git` runs outside. Nothing that was planted may run.
+//! A sandboxed command plants something in a git directory; then plain `git` runs outside. Nothing planted may run.
 
 use std::{
     fs,
@@ -12,9 +12,9 @@ use crate::desk::Desk;
 /// Something that a command plants.
 struct Plant {
     name: &'static str,
-    /// Run by the sandboxed command, in a folder with the repositories of [`FIXTURE`]. `@RUN@` leaves a mark.
+    /// Run by the sandboxed command, in a directory with the repositories of [`FIXTURE`]. `@RUN@` leaves a mark.
     plant: &'static str,
-    /// Run by plain `sh` outside, in the same folder.
+    /// Run by plain `sh` outside, in the same directory.
     trigger: &'static str,
 }
 
@@ -358,7 +358,7 @@ impl Scene {
         self.desk.path("marks").join(name)
     }
 
-    /// Every plant in a folder of its own.
+    /// Every plant in a directory of its own.
     fn prepare(&self) {
         self.must("work", "git init -q source && git -C source commit -q --allow-empty -m 1");
         self.must(

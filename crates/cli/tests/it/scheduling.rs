@@ -1,4 +1,4 @@
-//! Schedules that run: by hand, by `helve schedule drive`, and in an open conversation.
+//! Schedules that run: by hand, by `helve schedule drive`, and in an open session.
 
 use std::{
     io::{BufRead, BufReader, Write as _},

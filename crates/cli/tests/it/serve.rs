@@ -469,7 +469,7 @@ fn what_was_taken_in_is_kept_at_the_end() {
     let desk = model.desk().env("HELVE_HOOKS", "build=BUILD_SECRET").env("BUILD_SECRET", secret);
     let mut site = Site::open(&desk);
     line_with(&mut site.said, "schedules run with");
-    // Both conversations are in the middle of a turn; more comes for each.
+    // Both sessions are in the middle of a turn; more comes for each.
     for words in ["the first", "the second"] {
         let signed = sign(secret.as_bytes(), words.as_bytes());
         let taken = site.with("POST", "/hooks/build", &[("X-Webhook-Signature", signed.as_str())], words);

@@ -1,4 +1,4 @@
-//! Conversations with `helve serve`: begun over HTTP, steered, stopped, and watched.
+//! Sessions with `helve serve`: begun over HTTP, steered, stopped, and watched.
 
 use std::io::{BufReader, Write};
 
@@ -23,7 +23,7 @@ fn begin(site: &Site, body: &Value) -> String {
     begun.json()["session"].as_str().unwrap().to_owned()
 }
 
-/// The conversation, once its turn is over.
+/// The session, once its turn is over.
 fn ended(site: &Site, session: &str) -> Value {
     site.until(&format!("/api/sessions/{session}"), |it| it["session"]["running"] == false)
 }

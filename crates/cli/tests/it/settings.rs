@@ -255,7 +255,7 @@ fn trust_is_not_inherited_from_another_repository() {
     let text = "dialect = 'solo'\n";
     desk.put("work/helve.toml", text).put("work/.git/worktrees/evil/commondir", "../..\n");
     assert_eq!(desk.run(&["config", "trust"]).code, 0);
-    // A folder that says it is a worktree of the trusted one, with the very same file.
+    // A directory that says it is a worktree of the trusted one, with the very same file.
     let gitdir = format!("gitdir: {}\n", desk.path("work/.git/worktrees/evil").display());
     desk.put("evil/.git", &gitdir).put("evil/helve.toml", text);
     let evil = desk.path("evil").display().to_string();

@@ -1,9 +1,9 @@
-//! Commands from the command line: the level, the exit code, and what the walls refuse.
+//! Commands from the command line: the level, the exit code, and what the sandbox refuse.
 
 use crate::desk::Desk;
 
-/// Whether this machine has a sandbox; without one commands are refused, which other tests cover. In CI a machine that can
-/// have one must have it, or the tests here would pass without testing anything.
+/// Whether this machine has a sandbox; without one commands are refused, which other tests cover. In CI a machine that
+/// can have one must have it, or the tests here would pass without testing anything.
 fn walled(desk: &Desk) -> bool {
     let report = desk.run(&["doctor", "--json"]).json();
     let works = report["checks"].as_array().unwrap().iter().any(|it| it["name"] == "sandbox" && it["state"] == "good");
@@ -43,7 +43,7 @@ fn a_write_outside_is_refused_and_named() {
     if !walled(&desk) {
         return;
     }
-    // A folder that commands can see and not change.
+    // A directory that commands can see and not change.
     let outside = desk.path("home/outside.txt");
     let seen = format!("roots={}", desk.path("home").display());
     let command = serde_json::json!({ "command": format!("echo x > {}", outside.display()) });

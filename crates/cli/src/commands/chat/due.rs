@@ -1,4 +1,4 @@
-//! Schedules that are due while a conversation is open: what is for it is said in it.
+//! Schedules that are due while a session is open in `helve chat`; their results appear in it.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -27,13 +27,13 @@ use crate::{
     terminal::{Screen, one_line},
 };
 
-/// What comes while the prompt waits.
+/// An event that arrives while the prompt waits.
 pub(super) enum Come {
-    /// A schedule is due in this conversation.
+    /// A schedule is due in this session.
     Due(ScheduledMessage),
     /// An agent in the background has ended.
     Message(String),
-    /// The result of a schedule that this conversation made.
+    /// The result of a schedule that this session created.
     Note(String),
 }
 
@@ -42,7 +42,7 @@ pub(super) struct ScheduledMessage {
     session: String,
     text: String,
     cancel: CancellationToken,
-    /// Nothing: the conversation is not open here any more.
+    /// Nothing: the session is no longer open here.
     answer: oneshot::Sender<Option<RunOutcome>>,
 }
 
@@ -52,26 +52,26 @@ pub(super) struct ScheduledMessages {
     receiver: UnboundedReceiver<Come>,
 }
 
-/// Takes what is for the conversation that is open.
+/// Takes what is for the session that is open.
 struct ChatDelivery {
     session_id: Mutex<String>,
     sender: UnboundedSender<Come>,
 }
 
-/// Schedules are driven until this ends.
+/// The schedules run until this is dropped.
 pub(super) struct SchedulerTask {
     cancel: CancellationToken,
     work: Option<JoinHandle<()>>,
 }
 
 impl ScheduledMessages {
-    /// For a conversation that is about to be opened.
+    /// For a session that is about to be opened.
     pub(super) fn new() -> Self {
         let (send, come) = unbounded_channel();
         Self { delivery: Arc::new(ChatDelivery { session_id: Mutex::default(), sender: send }), receiver: come }
     }
 
-    /// Another conversation is open now.
+    /// Another session is open now.
     pub(super) fn set_session(&self, session: &str) {
         session.clone_into(&mut self.delivery.session_id.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -82,7 +82,7 @@ impl ScheduledMessages {
             match self.receiver.recv().await {
                 Some(Come::Due(due)) if due.answer.is_closed() => {}
                 Some(come) => return come,
-                // The door is here, so this is never reached; and then there is nothing to wait for.
+                // Unreachable while this object holds the sender.
                 None => std::future::pending().await,
             }
         }
@@ -90,12 +90,12 @@ impl ScheduledMessages {
 }
 
 impl ScheduledMessages {
-    /// Where the words of agents go that end in the background. They begin a turn when the prompt waits.
+    /// Receives reports of background agents. They start a turn when the prompt waits.
     pub(super) fn inbox(&self, handle: Arc<OnceLock<AgentHandle>>) -> Inbox {
         let send = self.delivery.sender.clone();
         Arc::new(move |words| {
             if let Some(handle) = handle.get().filter(|it| it.is_busy()) {
-                // The turn that runs reads them when the model is done.
+                // The running turn reads them when the model is done.
                 handle.follow_up(words);
                 return Some(Delivery::Running);
             }
@@ -106,7 +106,7 @@ impl ScheduledMessages {
 }
 
 impl SchedulerTask {
-    /// Stops what runs; whoever drives next begins it again.
+    /// Stops running schedules; the next scheduler restarts them.
     pub(super) async fn stop(self) {
         self.cancel.cancel();
         if let Some(work) = self.work {
@@ -156,7 +156,7 @@ impl ScheduleNotifier for ScreenNotifier {
 }
 
 impl Chat {
-    /// Drives the schedules while this conversation is open.
+    /// Runs the schedules while this session is open.
     pub(super) fn start_scheduler(&self) -> Result<SchedulerTask, CliError> {
         let cancel = CancellationToken::new();
         let settings = self.runtime.settings();
@@ -169,12 +169,12 @@ impl Chat {
         Ok(SchedulerTask { cancel, work: Some(tokio::spawn(async move { driver.run_loop(until).await })) })
     }
 
-    /// Sees to what came while the prompt waited.
+    /// Handles events that arrived while the prompt waited.
     pub(super) async fn run_scheduled(&mut self, come: Come) -> Result<(), CliError> {
         match come {
             Come::Due(due) => self.attend_due(due).await,
             Come::Message(words) => {
-                // Nobody waits for the answer; a line that was begun at the prompt stays as with a schedule.
+                // Nobody waits for the answer; a partially typed line stays, as with a schedule.
                 let (answer, _) = oneshot::channel();
                 let session = self.agent.session.id.clone();
                 self.attend_due(ScheduledMessage { session, text: words, cancel: CancellationToken::new(), answer })

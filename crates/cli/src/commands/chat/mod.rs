@@ -1,4 +1,4 @@
-//! `helve chat`: a conversation at the terminal.
+//! `helve chat`: a session at the terminal.
 
 mod due;
 mod show;
@@ -73,7 +73,7 @@ impl Args {
 }
 
 impl ChatArgs {
-    /// Goes on with a conversation.
+    /// Goes on with a session.
     pub(crate) fn run(self, session: Option<String>) -> CommandResult {
         self.start(session, false)
     }
@@ -114,7 +114,7 @@ impl ChatArgs {
     }
 }
 
-/// A conversation at the terminal.
+/// A session at the terminal.
 struct Chat {
     runtime: Arc<HelveRuntime>,
     screen: Screen,
@@ -124,17 +124,17 @@ struct Chat {
     agent: Agent,
     /// Its agents end with it.
     registration: Registration,
-    /// Set when the user wants the turn to stop, in the middle of a question.
+    /// Set when the user cancels the turn from inside a prompt.
     stop_requested: Arc<Notify>,
     /// The number of the last message before each turn that can be undone.
     undo_points: Vec<u64>,
-    /// What this run of the program has taken.
+    /// The usage of this process.
     usage: TokenUsage,
-    /// What was typed while the agent worked and has to wait.
+    /// Input that was typed while the agent worked, to be sent later.
     queued_lines: VecDeque<String>,
     /// Files for the next message.
     files: Vec<Attachment>,
-    /// What schedules have to say here.
+    /// Events of schedules for this session.
     scheduled_messages: ScheduledMessages,
     signals: Signals,
 }
@@ -153,7 +153,7 @@ enum NextInput {
 }
 
 impl Chat {
-    /// Opens the conversation; whether it was there before.
+    /// Opens the session; whether it was there before.
     async fn open(bench: Arc<HelveRuntime>, wanted: Wanted, dialect: Option<String>) -> Result<(Self, bool), CliError> {
         let screen = Screen::new(TerminalCapabilities::detect(&io::stdout()), io::stdout());
         let input = LineInput::new(screen.clone(), Some(bench.tenant_dir().join("chat.history")));
@@ -214,7 +214,7 @@ impl Chat {
         self.screen.line(&look.dim(&escape_for_terminal(&line)));
     }
 
-    /// Talks until the user has had enough.
+    /// Runs until the user quits.
     async fn run_loop(&mut self) -> Result<ExitCode, CliError> {
         let mut interrupted = false;
         loop {
@@ -244,7 +244,7 @@ impl Chat {
                 }
                 continue;
             }
-            // Two slashes are one that begins a message.
+            // Two slashes start a message with one slash.
             let words = line.strip_prefix('/').filter(|it| it.starts_with('/')).unwrap_or(line).to_owned();
             if !self.run_turn(&words).await? {
                 return Ok(ExitCode::from(143));
@@ -258,7 +258,7 @@ impl Chat {
         let input = self.input.clone();
         let line = input.read_line(words, true);
         tokio::pin!(line);
-        // A line that was begun stays where it is while a schedule has its turn.
+        // A partially typed line stays while a schedule has its turn.
         let typed = loop {
             tokio::select! {
                 typed = &mut line => break typed,
@@ -284,7 +284,7 @@ impl Chat {
         }
     }
 
-    /// One message of the user, until the model is done with it. Whether to go on.
+    /// Sends one message and runs the turn. Returns whether to continue.
     async fn run_turn(&mut self, words: &str) -> Result<bool, CliError> {
         let store = self.runtime.store().clone();
         let before = store.messages(&self.agent.session.id, None, 1).await?.last().map_or(0, |it| it.seq);
@@ -294,7 +294,7 @@ impl Chat {
         let mut watching = self.input.capture_lines();
         let spinning = tokio::spawn(redraw_loop(self.screen.clone()));
         let agent = self.agent.clone();
-        // What agents in the background found out since comes first.
+        // Reports of background agents come first.
         let mut said = agent.handle.take_follow_ups();
         said.push(words.to_owned());
         let files = std::mem::take(&mut self.files);
@@ -331,7 +331,7 @@ impl Chat {
         self.screen.set_status(None);
         self.screen.end_line();
         if let Err(error @ Error::SessionHeld(_)) = &outcome {
-            // The process that works in it reads the message at its next step.
+            // The process that holds the session reads the message at its next step.
             agent.leave(&InboxItem::text(MessageRole::User, words)).await?;
             self.undo_points.pop();
             self.screen
@@ -366,7 +366,7 @@ impl Chat {
             TurnStopReason::Completed => {}
             TurnStopReason::Cancelled => {
                 self.screen.line(&look.style("33", "stopped"));
-                // What was typed ahead was meant for the turn that is over.
+                // Typed input was meant for the turn that ended.
                 for text in self.agent.handle.take_follow_ups() {
                     self.screen.line(&look.dim(&format!("not sent: {}", one_line(&text, 80))));
                 }
@@ -384,7 +384,7 @@ impl Chat {
         }
     }
 
-    /// Shows the end of a conversation that is taken up again.
+    /// Shows the last messages of a resumed session.
     async fn show_recent(&mut self) -> Result<(), CliError> {
         let look = self.screen.capabilities;
         let messages = self.runtime.store().messages(&self.agent.session.id, None, 6).await?;
@@ -400,7 +400,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Opens another conversation in place of this one.
+    /// Opens another session in place of this one.
     async fn switch(&mut self, wanted: Wanted, how: How) -> Result<(), CliError> {
         let handle: Arc<OnceLock<AgentHandle>> = Arc::default();
         let how = How { inbox: Some(self.scheduled_messages.inbox(handle.clone())), ..how };
@@ -419,12 +419,12 @@ impl Chat {
         Ok(())
     }
 
-    /// Lets another model answer from now on.
+    /// Changes the model.
     async fn choose_model(&mut self, name: &str) -> Result<(), CliError> {
-        // The conversation's model follows this setting.
+        // The session's model follows this setting.
         self.runtime.knobs().set_for_all("model.name", name.into())?;
         let change = SessionUpdate { model: Some(name.to_owned()), ..SessionUpdate::default() };
-        // A conversation that nothing was said in yet is not kept yet.
+        // A session without messages is not stored yet.
         let session = &self.agent.session;
         if let Ok(held) = session.hold().await {
             _ = self.runtime.store().update_session(&held.get(), &change).await;
@@ -434,7 +434,7 @@ impl Chat {
     }
 }
 
-/// Draws the line at the bottom again and again.
+/// Redraws the status line periodically.
 async fn redraw_loop(screen: Screen) {
     let mut ticks = tokio::time::interval(Duration::from_millis(120));
     loop {

@@ -1,4 +1,4 @@
-//! What happens in a conversation, on the screen.
+//! Prints the events of a session.
 
 use std::{
     collections::HashMap,
@@ -28,7 +28,7 @@ pub(super) struct EventView {
 
 struct EventViewState {
     markdown: MarkdownRenderer,
-    /// Whether thoughts were shown last, and not words.
+    /// Whether the last output was reasoning rather than text.
     thinking: bool,
     calls: HashMap<String, String>,
 }
@@ -94,12 +94,12 @@ impl EventView {
             }
             AgentEvent::Notice(text) => screen.line(&look.style("33", &escape_for_terminal(text))),
             AgentEvent::TurnEnded(_) => self.end_text(&mut inner),
-            // The person shows the list, and the turn's end the bill.
+            // The `User` port prints the to-do list, and the end of the turn prints the cost.
             AgentEvent::Reasoning(_) | AgentEvent::TodosChanged(_) | AgentEvent::Usage(_) => {}
         }
     }
 
-    /// Ends the words that stand there.
+    /// Ends the current line.
     fn end_text(&self, inner: &mut EventViewState) {
         self.screen.write(&inner.markdown.finish());
         self.screen.end_line();
@@ -107,7 +107,7 @@ impl EventView {
     }
 }
 
-/// A message of an older part of the conversation, in few lines.
+/// A message of an older part of the session, in few lines.
 pub(super) fn summarize_message(message: &Message) -> Vec<String> {
     let who = match message.role {
         MessageRole::User => "›",

@@ -1,4 +1,4 @@
-//! Commands inside of a conversation: `/help`, `/undo` and the like.
+//! Slash commands of `helve chat`: `/help`, `/undo` and others.
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ const COMMANDS: [(&str, &str, &str); 14] = [
 ];
 
 impl Chat {
-    /// Does what a command says. Whether to go on.
+    /// Runs a command. Returns whether to continue.
     pub(super) async fn run_slash_command(&mut self, line: &str) -> Result<bool, CliError> {
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
@@ -166,7 +166,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Takes the last turn back.
+    /// Undoes the last turn.
     async fn undo(&mut self) -> Result<(), CliError> {
         let Some(before) = self.undo_points.pop() else {
             self.screen.line("there is no turn to take back; only those of this run of the program can be");
@@ -180,7 +180,7 @@ impl Chat {
                 session.release(held).await?;
                 format!("took back {} messages", gone?)
             }
-            // The process that works in it takes them back at its next step.
+            // The process that holds the session removes them at its next step.
             Err(error @ Error::SessionHeld(_)) => {
                 self.runtime.store().post(&session.id, &InboxItem::Undo { from: before + 1 }).await?;
                 format!("messages from number {} on are taken back later: {error}", before + 1)

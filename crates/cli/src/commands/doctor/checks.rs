@@ -1,4 +1,4 @@
-//! The things that are tried.
+//! The checks of `helve doctor`.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ use crate::{
     setup, shell, state,
 };
 
-/// Less room than this on a disk is worth a word.
+/// Less free disk space than this causes a warning.
 const MIN_FREE_BYTES: u64 = 256 << 20;
 
 /// Tries everything.
@@ -34,7 +34,7 @@ pub(super) fn run_all(settings: &Settings) -> Vec<Check> {
     checks
 }
 
-/// Whether the rules can be read, and which of them are about tools that are not there now.
+/// Whether the rules parse, and which of them refer to tools that do not exist now.
 fn rules(settings: &Settings) -> Option<Check> {
     let approval = &settings.config.approval;
     let count = approval.allow.len() + approval.ask.len() + approval.deny.len();
@@ -59,7 +59,7 @@ fn rules(settings: &Settings) -> Option<Check> {
     ))
 }
 
-/// What holds after words of a stranger, and what may not leave.
+/// The settings for untrusted content and for secrets.
 fn untrusted_content(settings: &Settings) -> Check {
     let taint = settings.config.policy.taint;
     let count = |many: usize, what: &str| format!("{many} {what}{}", if many == 1 { "" } else { "s" });
@@ -82,7 +82,7 @@ fn kernel() -> Check {
     Check::ok("kernel", format!("{} {release} on {}, running as {who}", text(name.sysname()), text(name.machine())))
 }
 
-/// Opens the workspace the way every file is opened.
+/// Opens the workspace in the same way as every file.
 fn openat2(workspace: &Path) -> Check {
     let opened = rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).and_then(|top| {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -189,7 +189,7 @@ fn format_bytes(bytes: u64) -> String {
     }
 }
 
-/// The walls, each by really running something behind them.
+/// Tests the sandbox by running a program in it.
 fn sandbox(settings: &Settings) -> Vec<Check> {
     shell::check_sandbox(settings)
         .into_iter()
@@ -200,7 +200,7 @@ fn sandbox(settings: &Settings) -> Vec<Check> {
         .collect()
 }
 
-/// Where commands could run besides this machine. Only the host that the settings name has to work.
+/// Other hosts for commands. Only the configured host has to work.
 fn hosts(settings: &Settings) -> Vec<Check> {
     let Ok(runtime) = setup::runtime() else { return Vec::new() };
     let local = settings.config.host.kind == HostKind::Local;
@@ -224,7 +224,7 @@ fn hosts(settings: &Settings) -> Vec<Check> {
     checks
 }
 
-/// Lets the child read a page that says nothing.
+/// Lets the parser child read an empty page.
 fn documents() -> Check {
     let read =
         setup::runtime().map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(parse_test_pdf()));
@@ -264,7 +264,7 @@ fn empty_pdf() -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Asks git for its version: the program of the system, outside of any project, with an empty environment.
+/// Asks git for its version: the system's program, outside any project, with an empty environment.
 fn git() -> Check {
     let program = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"].into_iter().find(|it| Path::new(it).exists());
     let missing = || Check::degraded("git", "not installed", "install git if agents are to use it");
@@ -289,10 +289,10 @@ fn git() -> Check {
 const GIT_FIX: &str =
     "update git to a release from July 2025 or later; do not clone submodules of strangers until then";
 
-/// The first release of each line of git in which a carriage return in a submodule's path does no harm.
+/// The first release of each git series that handles a carriage return in a submodule's path safely.
 const FIXED_GIT_RELEASES: [(u32, u32); 8] = [(43, 7), (44, 4), (45, 4), (46, 4), (47, 3), (48, 2), (49, 1), (50, 1)];
 
-/// Whether a version of git is one of those; one that cannot be read is.
+/// Whether a git version is safe; an unreadable version counts as safe.
 fn is_fixed_git(told: &str) -> bool {
     let number = |part: Option<&str>| part.and_then(|it| it.parse::<u32>().ok());
     let mut parts = told.trim_start_matches("git version ").split(['.', ' ']);
@@ -303,7 +303,7 @@ fn is_fixed_git(told: &str) -> bool {
     major > 2 || (major == 2 && (line > 50 || first.is_some_and(|first| patch.unwrap_or(0) >= first)))
 }
 
-/// The settings files that count, and those that do not.
+/// The settings files that apply, and those that do not.
 fn settings_files(settings: &Settings) -> Vec<Check> {
     let mut checks = Vec::new();
     checks.push(match &settings.user_file {

@@ -1,4 +1,4 @@
-//! The captain's draft: kept with its run, taken up when planning goes on, written out on request.
+//! The captain's draft: stored with its run, restored when planning continues, exported on request.
 
 use std::{
     fs,
@@ -22,12 +22,12 @@ use crate::{
     say, setup,
 };
 
-/// Where it is kept among the artifacts of its run.
+/// Its path among the artifacts of the run.
 const DRAFT_ARTIFACT: &str = "draft";
-/// The largest one that is kept: what is larger could not be read back as an artifact.
+/// The maximum size; a larger draft could not be read back as an artifact.
 const MAX_DRAFT_BYTES: usize = MAX_ARTIFACT as usize;
 
-/// Puts back what an earlier captain of the run had drafted.
+/// Restores the draft of an earlier captain of the run.
 pub(super) async fn load_draft(room: &CallArtifacts<'_>, memory: &MemoryHost) -> Result<(), CliError> {
     match room.read_bytes(DRAFT_ARTIFACT).await? {
         Some(kept) => Ok(memory.restore(&kept).await?),
@@ -35,7 +35,7 @@ pub(super) async fn load_draft(room: &CallArtifacts<'_>, memory: &MemoryHost) ->
     }
 }
 
-/// Keeps the draft, if it is not what was kept before.
+/// Stores the draft if it changed.
 pub(super) async fn save_draft(
     room: &CallArtifacts<'_>,
     memory: &MemoryHost,
@@ -91,7 +91,7 @@ impl Export {
     }
 }
 
-/// Writes the draft's files beneath a folder: all of them or none, and nowhere else, whatever links are there.
+/// Writes the draft's files beneath a directory: all or none. Does not follow links out of it.
 async fn write_files(memory: &MemoryHost, to: &Path, expect: Expect) -> Result<usize, CliError> {
     fs::create_dir_all(to)?;
     let workspace = Workspace::new([Root::writable(fs::canonicalize(to)?)], PathRules::default(), PathStyle::Relative);

@@ -1,4 +1,4 @@
-//! The graph of a run on a terminal: a line a task, deeper ones further to the right, with state, time and last words.
+//! Draws the graph of a run on a terminal: one line per task, indented by depth, with state, time and last message.
 
 use std::{
     collections::HashMap,
@@ -11,10 +11,10 @@ use helve_tools::artifacts::{ChangeRequestStatus, Dag, DagNode, DagNodeKind, Nod
 use super::look::RunView;
 use crate::{print::escape_for_terminal, terminal::TerminalCapabilities};
 
-/// How far to the right the deepest task stands.
+/// The maximum indentation.
 const MAX_INDENT: usize = 12;
 
-/// A terminal that is drawn on again and again.
+/// A terminal that is redrawn.
 pub(super) struct GraphCanvas {
     capabilities: TerminalCapabilities,
     columns: usize,
@@ -31,7 +31,7 @@ impl GraphCanvas {
 
     /// Draws over what was drawn before.
     pub(super) fn draw(&mut self, run: &str, seen: &RunView) -> io::Result<()> {
-        // Somebody may have pulled at the window.
+        // The window may have been resized.
         if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) {
             let or = |size: u16, usual: usize| if size == 0 { usual } else { usize::from(size) };
             (self.columns, self.rows) = (or(size.ws_col, 80).max(20), or(size.ws_row, 24).max(4));
@@ -50,7 +50,7 @@ impl GraphCanvas {
 }
 
 impl RunView {
-    /// The lines of a picture that has room for so many columns and rows.
+    /// The lines of a drawing with this many columns and rows.
     fn render(
         &self,
         run: &str,
@@ -140,7 +140,7 @@ impl RunView {
     }
 }
 
-/// Takes lines away until the rest fits: of what is merged first, then of what waits, then from the end. How many.
+/// Removes lines until the rest fits: merged tasks first, then waiting ones, then from the end. Returns the number.
 fn drop_rows(tasks: &mut Vec<(TaskStatus, String)>, room: usize) -> usize {
     let all = tasks.len();
     if all <= room {
@@ -160,7 +160,7 @@ fn drop_rows(tasks: &mut Vec<(TaskStatus, String)>, room: usize) -> usize {
     all - tasks.len()
 }
 
-/// How many tasks must come before each, one after another.
+/// The length of the longest dependency chain before each task.
 fn depths(dag: &Dag) -> HashMap<&str, usize> {
     let mut depths: HashMap<&str, usize> = HashMap::new();
     for node in dag.topological_order() {
@@ -181,7 +181,7 @@ fn format_elapsed(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
-/// A line that fits: a wrapped one would be counted wrong when the picture is drawn over.
+/// Truncates a line to the width: a wrapped line would break redrawing.
 fn fit_columns(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! `helve forge status` and `watch`: where runs and their tasks stand.
+//! `helve forge status` and `watch`: the state of runs and their tasks.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -106,7 +106,7 @@ impl StatusArgs {
     }
 }
 
-/// The lines that were not there before: what a reader of lines wants to know.
+/// The new lines since the last output, for non-terminals.
 fn new_lines<'a>(before: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
     let known: HashSet<String> = before.lines().map(str::to_owned).collect();
     text.lines().filter(move |line| !known.contains(*line))
@@ -134,10 +134,10 @@ pub(crate) async fn load_run_view(home: &ForgeDir, run: &Run) -> Result<RunView,
     })
 }
 
-/// How many of the last events are read for what agents did last.
+/// The number of recent events that are read for the last actions of agents.
 const RECENT: usize = 500;
 
-/// What the agents of tasks said or did last, by the end of the record.
+/// The last message or action of each task's agent, from the end of the record.
 fn last_activity(records: Vec<EventRecord>) -> HashMap<String, String> {
     let mut lines = HashMap::new();
     for record in records {

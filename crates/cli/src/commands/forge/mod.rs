@@ -16,7 +16,7 @@ use helve_contract::{
 };
 use helve_tools::artifacts::{CallArtifacts, ChangeRequest, ChangeRequestStatus};
 
-// For those who show and run planned runs elsewhere.
+// For other modules that show and execute planned runs.
 pub(crate) use work::{ClaimError, RunOptions, claim_run, execute, stop_file};
 
 use super::SettingsArgs;
@@ -149,7 +149,7 @@ pub(crate) fn forge_dir(settings: &Settings) -> Result<ForgeDir, CliError> {
     Ok(ForgeDir::open(&settings.workspace, &settings.config.store.tenant, &setup::user(settings))?)
 }
 
-/// A run that exists, by its label, its id, or the beginning or end of its id.
+/// An existing run, by its label, its id, or a prefix or suffix of the id.
 pub(crate) fn require_run(home: &ForgeDir, run: &str) -> Result<Run, CliError> {
     let runs = home.runs();
     match ids::find(run, runs.iter().map(|it| (it.id.as_str(), Some(it.label.as_str()), it))) {
@@ -167,7 +167,7 @@ pub(crate) fn require_run(home: &ForgeDir, run: &str) -> Result<Run, CliError> {
     Err(CliError::usage(format!("there is no run `{run}`; {there}")))
 }
 
-/// A call that looks at a run's artifacts, and reaches nothing else.
+/// A call that reads a run's artifacts and has no other ports.
 pub(crate) fn artifacts_call(home: &ForgeDir, run: &Run) -> Call {
     let nothing = Workspace::new([], PathRules::default(), PathStyle::Absolute);
     let mut session = Session::new("forge", nothing, Ports::new(Arc::new(helve_hosts::LocalHost::new())));

@@ -1,4 +1,4 @@
-//! `helve forge plan`: the captain asks, drafts in memory, and writes the plan.
+//! `helve forge plan`: the captain asks questions, drafts in memory, and writes the plan.
 
 use std::{
     io::{self, BufRead as _, IsTerminal as _},
@@ -122,9 +122,9 @@ pub(super) fn created(home: &ForgeDir, label: &str) -> Result<Run, CliError> {
 struct CaptainSession {
     agent: Agent,
     memory: MemoryHost,
-    /// Told when the draft may have changed.
+    /// Notified when the draft may have changed.
     draft_changed: Arc<Notify>,
-    /// The conversation as it was opened; what is made for it lasts as long as this.
+    /// The open session; dropping it releases its resources.
     _session: Arc<Session>,
 }
 
@@ -167,7 +167,7 @@ impl CaptainSession {
         Ok(Self { agent, memory, draft_changed: drafted, _session: seat })
     }
 
-    /// Says something to it. What it drafts is kept as it goes on, so that a crash loses one call at most.
+    /// Sends it a message. The draft is stored after each call, so a crash loses at most one call.
     async fn send(&self, words: &str, room: &CallArtifacts<'_>, kept: &mut Vec<u8>) -> Result<(), CliError> {
         let saying = self.agent.send_text(words);
         tokio::pin!(saying);
@@ -184,7 +184,7 @@ impl CaptainSession {
         Ok(())
     }
 
-    /// A draft that cannot be kept stops nobody; it is said.
+    /// A draft that cannot be stored is reported and does not stop the session.
     async fn save_draft(&self, room: &CallArtifacts<'_>, kept: &mut Vec<u8>) {
         if let Err(fault) = draft::save_draft(room, &self.memory, kept).await {
             remark!("{fault}");
@@ -224,7 +224,7 @@ async fn report_plan(room: &CallArtifacts<'_>, home: &ForgeDir, run: &Run) -> Re
     Ok(())
 }
 
-/// The plan is whole and waits for a person: notes it, and says how many tasks and refineries there are.
+/// Records that the plan is complete and waits for a person. Returns the number of tasks and refineries.
 pub(super) async fn finalize_plan(
     room: &CallArtifacts<'_>,
     home: &ForgeDir,

@@ -1,4 +1,4 @@
-//! `helve forge run`: executes a plan until all is merged, or somebody must decide.
+//! `helve forge run`: executes a plan until everything is merged or a person must decide.
 
 use std::{
     fs,
@@ -75,7 +75,7 @@ impl Default for RunOptions {
     }
 }
 
-/// Why a run could not be taken up.
+/// Why a run could not be claimed.
 pub(crate) enum ClaimError {
     /// Another executor works in this repository; the text says which.
     Busy(String),
@@ -92,8 +92,8 @@ impl From<ClaimError> for CliError {
     }
 }
 
-/// Takes a run up in this process: from here on nobody else can execute in the repository. The bench must have found its
-/// model. What comes back does nothing before it is given to [`execute`].
+/// Claims a run for this process: nobody else can then execute in the repository. The workshop must have resolved its
+/// model. The result does nothing until it is passed to [`execute`].
 pub(crate) fn claim_run(
     bench: &Arc<HelveRuntime>,
     home: &ForgeDir,
@@ -114,13 +114,13 @@ pub(crate) fn claim_run(
         Error::Denied(text) => ClaimError::Busy(text),
         error => ClaimError::Other(error.into()),
     })?;
-    // Whoever asked an earlier executor to stop did not mean this one.
+    // A stop request for an earlier executor does not apply to this one.
     _ = fs::remove_file(stop_file(home, run).map_err(ClaimError::Other)?);
     Ok(executor)
 }
 
-/// Executes a run until all is merged, or somebody must decide. It ends early when `cancel` is cancelled, and when
-/// `helve forge cancel` asks for it; its agents get a moment to end.
+/// Executes a run until everything is merged or a person must decide. Ends early when `cancel` is cancelled or `helve
+/// forge cancel` requests it; agents then get some time to end.
 pub(crate) async fn execute(executor: &Executor, cancel: &CancellationToken) -> Result<RunSummary, CliError> {
     let stop = stop_file(executor.forge_dir(), executor.planned_run())?;
     let watch = async {
@@ -167,7 +167,7 @@ impl Args {
             };
             let summary = tokio::select! {
                 summary = execute(&executor, &cancel) => summary?,
-                // Whoever asks twice does not want to wait.
+                // A second interrupt means: do not wait.
                 () = asked => std::process::exit(130),
             };
             setup::shutdown_servers(bench.servers()).await;
@@ -204,13 +204,13 @@ fn current_branch(repo: &Path) -> Result<String, CliError> {
     branch.ok_or_else(|| CliError::usage("no branch is checked out here; name one with --base"))
 }
 
-/// A plan from a folder becomes a run: checked as if its captain had written it.
+/// Imports a plan from a directory as a run, with the same checks as for a captain.
 async fn import_plan(home: &ForgeDir, folder: &Path) -> Result<Run, CliError> {
     let text = fs::read_to_string(folder.join("dag.json"))?;
     let mut dag: serde_json::Map<_, _> =
         serde_json::from_str(&text).map_err(|error| CliError::usage(format!("dag.json does not parse: {error}")))?;
     let named = folder.canonicalize()?.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-    // The id of a run says nothing here: the plan becomes a run of its own.
+    // The id of the old run has no meaning here: the plan becomes a new run.
     let label = dag.get("runId").and_then(|it| it.as_str()).filter(|it| !ids::is_id(it)).map_or(named, str::to_owned);
     dag.remove("runId");
     helve_tools::artifacts::check_file_name("run", &label)?;
@@ -219,7 +219,7 @@ async fn import_plan(home: &ForgeDir, folder: &Path) -> Result<Run, CliError> {
         None => super::plan::created(home, &label)?,
     };
     let call = artifacts_call(home, &run);
-    // An import that was cut off is done again; its last step is the graph.
+    // An interrupted import is repeated; its last step writes the graph.
     let room = CallArtifacts::for_call(&call)?;
     if room.read_bytes("dag.json").await?.is_some() {
         return Ok(run);
@@ -246,7 +246,7 @@ async fn import_plan(home: &ForgeDir, folder: &Path) -> Result<Run, CliError> {
     Ok(run)
 }
 
-/// The documents of a plan in a folder.
+/// The documents of a plan in a directory.
 fn plan_documents(folder: &Path) -> Result<Vec<(ArtifactKind, PathBuf)>, CliError> {
     let mut found = Vec::new();
     for (kind, name) in [(ArtifactKind::Spec, "specs"), (ArtifactKind::Task, "tasks")] {

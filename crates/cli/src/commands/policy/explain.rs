@@ -1,4 +1,4 @@
-//! One question to the gate: what would happen to this call, and why.
+//! Explains what the gate would decide about a call, and why.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{config::Settings, fault::CliError, print::escape_for_terminal, setup, workshop::HelveRuntime};
 
-/// A call that is asked about: a command line, or a tool with its arguments.
+/// The call of a query: a command line, or a tool with its arguments.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Query {
@@ -25,9 +25,9 @@ pub(crate) struct Query {
     /// Its arguments.
     #[serde(default)]
     pub(crate) args: Value,
-    /// The dialect; `None`: the configured one.
+    /// The dialect; `None` for the configured one.
     pub(crate) dialect: Option<String>,
-    /// The mode; `None`: the configured one, or the dialect's own.
+    /// The mode; `None` for the configured one, or the dialect's.
     #[serde(default, deserialize_with = "mode")]
     pub(crate) mode: Option<Mode>,
 }
@@ -54,11 +54,11 @@ impl Query {
     }
 }
 
-/// What would happen, with where the rules come from.
+/// The explanation, with the origins of the rules.
 pub(crate) struct Explained {
     pub(crate) explanation: Explanation,
     pub(crate) dialect: String,
-    /// The rules that decided, each with its setting and its place.
+    /// The rules that decided, each with its setting and its location.
     pub(crate) rules: Vec<RuleOrigin>,
     /// The mode's place.
     mode_from: String,
@@ -74,7 +74,7 @@ pub(crate) struct RuleOrigin {
 
 type EngineSession = (Arc<Engine>, Arc<Session>);
 
-/// Answers queries. Keeps one engine for each dialect and mode, so that it never calls tools.
+/// Answers queries. Keeps one engine for each dialect and mode, and never calls tools.
 pub(crate) struct Explainer {
     caller: Caller,
     engines: Mutex<HashMap<(String, &'static str), EngineSession>>,

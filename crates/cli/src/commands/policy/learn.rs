@@ -1,4 +1,4 @@
-//! Rules from the record of a session: the narrowest ones that would let pass what a person approved.
+//! Derives rules from the record of a session: the narrowest ones that allow what a person approved.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::explain::{Explainer, Query};
 use crate::{fault::CliError, print::escape_for_terminal, workshop::HelveRuntime};
 
-/// The largest record that is read.
+/// The maximum size of a record.
 const MAX_RECORD: u64 = 256 << 20;
 
 /// A call in a record.
@@ -29,7 +29,7 @@ pub(super) struct RecordedCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proposal {
     pub(super) rule: String,
-    /// How many calls of the session it lets pass.
+    /// The number of calls of the session that it allows.
     calls: usize,
     /// What it allows.
     grants: String,
@@ -39,7 +39,7 @@ pub(super) struct Proposal {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Learned {
     pub(super) proposals: Vec<Proposal>,
-    /// How many calls pass already.
+    /// The number of calls that are already allowed.
     passing: usize,
     /// Calls for which there is no rule, with the reason.
     left_out: BTreeMap<String, String>,
@@ -73,7 +73,7 @@ fn calls(record: &str) -> Vec<RecordedCall> {
     found
 }
 
-/// Judges each call by the settings in force and proposes rules for those that would be asked about.
+/// Checks each call against the current settings and suggests rules for those that need approval.
 pub(super) async fn learn(bench: &HelveRuntime, explainer: &Explainer, calls: &[RecordedCall], mode: Mode) -> Learned {
     let mut learned = Learned::default();
     let mut proposals: Vec<Proposal> = Vec::new();
@@ -109,7 +109,7 @@ pub(super) async fn learn(bench: &HelveRuntime, explainer: &Explainer, calls: &[
             Some(why) => _ = learned.left_out.insert(shown(call), why),
         }
     }
-    // A rule must not let pass what was refused, even where another call of the same kind was approved.
+    // A rule must not allow a refused call, even if a similar call was approved.
     for proposal in proposals.extract_if(.., |it| refused.contains(&it.rule)) {
         let why = "a call that the rule covers was refused in the session".to_owned();
         learned.left_out.insert(proposal.rule, why);
@@ -186,7 +186,7 @@ impl Learned {
     }
 }
 
-/// The text of a TOML settings file with rules added to `approval.allow`. An error says what to do by hand.
+/// The text of a TOML settings file with rules added to `approval.allow`. The error says what to do manually.
 pub(super) fn with_rules(old: &str, rules: &[String]) -> Result<String, String> {
     let list = || {
         let lines = rules.iter().map(|rule| format!("  {},\n", toml::Value::String(rule.clone())));

@@ -1,4 +1,4 @@
-//! `helve policy`: what the rules say about a call, tests of rules, and rules from the record of a session.
+//! `helve policy`: explains decisions about calls, tests rules, and derives rules from a session's record.
 
 mod explain;
 mod learn;

@@ -1,4 +1,4 @@
-//! `/api`: tools, calls and the machine, as JSON.
+//! `/api`: tools, calls and the state of the machine as JSON.
 
 use helve_engine::Dialect;
 use serde::Deserialize;
@@ -24,13 +24,13 @@ struct CallBody {
     tool: String,
     #[serde(default)]
     args: Map<String, Value>,
-    /// Whether it is asked at the page first, where the mode says so.
+    /// Whether the call needs approval in the web UI, if the mode says so.
     #[serde(default)]
     ask: bool,
 }
 
 impl AppState {
-    /// What a model sees, and what it costs: of one dialect, or of all.
+    /// The tool definitions and their token counts: of one dialect, or of all.
     pub(super) fn tools(&self, query: &QueryParams) -> Result<Value, ApiError> {
         let dialects = match query.get("dialect") {
             Some(name) => vec![find_dialect(name)?],
@@ -53,7 +53,7 @@ impl AppState {
         Ok(json!({ "default": settings.dialect(), "encoding": "o200k_base", "dialects": listed }))
     }
 
-    /// One call. A tool that failed is an answer like any other.
+    /// Runs one call. A failed tool is a normal response.
     pub(super) async fn call(&self, body: &[u8]) -> Result<Value, ApiError> {
         let order: CallBody = parse_body(body)?;
         let dialect = match &order.dialect {
@@ -71,7 +71,7 @@ impl AppState {
         Ok(told)
     }
 
-    /// What works on this machine, found out by trying it.
+    /// Runs the checks of `helve doctor`.
     pub(super) async fn doctor_report(&self) -> Result<Value, ApiError> {
         let _turn = self.doctor_permit.acquire().await.map_err(ApiError::internal)?;
         let bench = self.runtime.clone();

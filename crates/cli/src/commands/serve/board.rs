@@ -1,4 +1,4 @@
-//! The board: every question that waits for a person, whoever asked it, and what was answered last.
+//! Pending approvals and questions of all sessions, and the latest answers.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,13 +23,13 @@ use tokio::sync::oneshot;
 use super::{hub::EventBus, say::ApiError};
 use crate::{knobs::SessionKnobs, state, workshop::HelveRuntime};
 
-/// How many questions may wait at once.
+/// The maximum number of pending questions.
 const MAX_PENDING: usize = 200;
-/// How many answers are remembered.
+/// The maximum number of kept answers.
 const MAX_DECIDED: usize = 100;
-/// How far apart two clocks are that began to tick together.
+/// The tolerance between two timers that start together.
 const CLOCK_SLACK: Duration = Duration::from_millis(100);
-/// Bytes of one text that is shown or written.
+/// The maximum size of one text that is shown or entered.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// What goes on with a plan.
 const APPROVE_PLAN_LABEL: &str = "Go on";
@@ -37,7 +37,7 @@ const APPROVE_PLAN_LABEL: &str = "Go on";
 const ACCEPT_EDITS: &str = "Go on and accept edits";
 /// What does not.
 const REJECT_PLAN_LABEL: &str = "Change it";
-/// Why a schedule is not kept waiting.
+/// Why a schedule does not wait.
 const UNATTENDED_REASON: &str = "nobody has looked at the page in the last 60 s, and what works by itself does not wait; do what needs no \
     approval, and say in your answer what is left";
 
@@ -56,7 +56,7 @@ struct QueueState {
     pending: Vec<PendingItem>,
     /// Oldest first.
     decided: VecDeque<Value>,
-    /// Nothing is asked any more.
+    /// Whether no more questions are accepted.
     closed: bool,
 }
 
@@ -64,7 +64,7 @@ struct PendingItem {
     id: String,
     dialect: String,
     json: ApprovalAsked,
-    /// How many answers a question wants, each of one or of several; `None`: it wants a yes or a no.
+    /// The number of answers that a question needs, single or multiple choice; `None` for a yes-or-no question.
     answer_counts: Option<Vec<AnswerCount>>,
     answer: oneshot::Sender<UserAnswer>,
 }
@@ -76,7 +76,7 @@ enum AnswerCount {
     Several,
 }
 
-/// What a person said.
+/// A person's answer.
 #[derive(Debug)]
 enum UserAnswer {
     /// To a call.
@@ -127,7 +127,7 @@ impl ApprovalQueue {
         self.lock().pending.len()
     }
 
-    /// Takes an answer. The first one counts.
+    /// Accepts an answer. The first one counts.
     pub(super) fn answer(&self, id: &str, body: &[u8]) -> Result<Value, ApiError> {
         let given: AnswerBody =
             serde_json::from_slice(body).map_err(|error| ApiError::bad_request(format!("the body: {error}")))?;
@@ -150,17 +150,17 @@ impl ApprovalQueue {
         Ok(json!({ "id": id, "answer": word }))
     }
 
-    /// Says no to everything that waits, and to what comes.
+    /// Denies all pending and later questions.
     pub(super) fn close(&self) {
         let mut kept = self.lock();
         kept.closed = true;
-        // Whoever waits hears that nobody will answer.
+        // Waiting callers learn that nobody will answer.
         for asked in std::mem::take(&mut kept.pending) {
             self.record_decision(&mut kept, (&asked.dialect, &asked.json), ApprovalAnswer::Gone, None);
         }
     }
 
-    /// Puts a question up, and waits. The error says why there is no answer.
+    /// Posts a question and waits. The error says why there is no answer.
     async fn enqueue_and_wait(
         &self,
         call: &Call,
@@ -196,9 +196,9 @@ impl ApprovalQueue {
             kept.pending.push(asked);
         }
         self.event_bus.publish(&dialect, shown);
-        // Whatever ends the wait, the question does not stay.
+        // The question is removed however the wait ends.
         let _pin = PendingGuard { queue: self, id, since: Instant::now() };
-        // The gate has the same patience, and the better words; questions have no gate.
+        // The gate has the same timeout and a better message; plain questions have no gate.
         match tokio::time::timeout(self.timeout + CLOCK_SLACK, answered).await {
             Ok(Ok(said)) => Ok(said),
             Ok(Err(_)) => Err("the server is about to end"),
@@ -206,7 +206,7 @@ impl ApprovalQueue {
         }
     }
 
-    /// Takes a question down that nobody answered.
+    /// Removes an unanswered question.
     fn withdraw(&self, id: &str, how: ApprovalAnswer) {
         let mut kept = self.lock();
         if let Some(place) = kept.pending.iter().position(|it| it.id == id) {
@@ -215,7 +215,7 @@ impl ApprovalQueue {
         }
     }
 
-    /// Remembers how a question ended, and tells it.
+    /// Records how a question ended and sends an event.
     fn record_decision(
         &self,
         kept: &mut QueueState,
@@ -236,7 +236,7 @@ impl ApprovalQueue {
         self.event_bus.publish(dialect, ApprovalDecided { id, session, answer, reason });
     }
 
-    /// The dialect of a session; clients of MCP all speak the configured one.
+    /// The dialect of a session; MCP clients use the configured one.
     fn dialect_of(&self, session: &str) -> String {
         let Some(bench) = self.runtime.upgrade() else { return String::new() };
         bench.engine(session).map_or_else(|| bench.settings().dialect().to_owned(), |it| it.dialect().name.to_owned())
@@ -256,7 +256,7 @@ struct PendingGuard<'a> {
 
 impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
-        // The gate began to wait a moment before.
+        // The gate started its timer slightly earlier.
         let late = self.since.elapsed() + CLOCK_SLACK >= self.queue.timeout;
         self.queue.withdraw(&self.id, if late { ApprovalAnswer::Timeout } else { ApprovalAnswer::Gone });
     }
@@ -433,7 +433,7 @@ fn question_json(tool: &str, summary: &str, questions: Vec<ShownQuestion>, plan:
         effects: Vec::new(),
         questions: Some(questions),
         plan: Some(plan),
-        // The board fills in the rest when it puts the question up.
+        // The remaining fields are set when the question is posted.
         id: String::new(),
         at: Timestamp::default(),
         dialect: String::new(),

@@ -1,4 +1,4 @@
-//! Calls over HTTP: an engine and a session a dialect, made when they are first wanted.
+//! Calls over HTTP: one engine and session per dialect, created on first use.
 
 use std::{
     collections::BTreeMap,
@@ -18,17 +18,17 @@ use tokio::sync::Semaphore;
 use super::say::ApiError;
 use crate::{setup, workshop::HelveRuntime};
 
-/// How many calls go on at once.
+/// The maximum number of concurrent calls.
 const MAX_CONCURRENT: usize = 32;
-/// How many of those that ask, which may wait for a person.
+/// The maximum number of concurrent calls that may wait for a person.
 const MAX_PROMPTING: usize = 100;
 
-/// Whose consent a call has.
+/// The authority of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CallConsent {
-    /// Its maker's: nothing is asked, and what is denied stays denied.
+    /// The caller's: nothing needs approval, and denied calls stay denied.
     Implied,
-    /// Nobody's yet: the mode decides what is asked at the page.
+    /// None yet: the mode decides what needs approval in the web UI.
     Required,
 }
 

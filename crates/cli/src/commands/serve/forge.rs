@@ -1,4 +1,4 @@
-//! `/api/forge`: planned runs of the workspace's repository, looked at, executed here, and decided about.
+//! `/api/forge`: planned runs of the workspace's repository: state, execution and decisions.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ use crate::{
     fault::CliError,
 };
 
-/// How long agents have to end when the server ends.
+/// How long agents have to end when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// The dialect of planned runs, as events name it.
@@ -44,11 +44,11 @@ pub(super) struct ForgeRuns {
 struct StartRunBody {
     /// Agents at once.
     parallel: Option<u8>,
-    /// Change requests wait for a person, and not for the captain.
+    /// Change requests wait for a person instead of the captain.
     ask_about_changes: bool,
 }
 
-/// What becomes of a change request.
+/// The decision about a change request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChangeDecisionBody {
@@ -67,7 +67,7 @@ impl ForgeRuns {
         Self { shutdown: closing, running: Mutex::default() }
     }
 
-    /// Stops what is executed here; whoever runs it next goes on.
+    /// Stops the runs that are executed here; the next executor continues them.
     pub(super) async fn shutdown(&self) {
         let all: Vec<_> = self.lock().drain().collect();
         for (_, (cancel, work)) in all {
@@ -92,7 +92,7 @@ impl AppState {
         let Some(home) = self.forge_dir()? else { return Ok(json!({ "runs": [] })) };
         let mut runs = Vec::new();
         for run in home.runs() {
-            // A folder that is no run is no reason to show none.
+            // A directory that is not a run must not hide the others.
             if let Ok(seen) = forge::look::load_run_view(&home, &run).await {
                 let mut shown = run_json(&run, &seen);
                 shown["title"] = run_title(&home, &run).await.unwrap_or_else(|| run.label.clone()).into();
@@ -163,7 +163,7 @@ impl AppState {
         hub.publish(DIALECT, ForgeStarted { run: run.label.clone() });
         let work = tokio::spawn(async move {
             let ended = forge::execute(&executor, &stop).await;
-            // Whoever hears of the end finds the repository free.
+            // Listeners of the end event find the repository free.
             drop(executor);
             hub.publish(DIALECT, run_ended_json(&named, ended));
         });
@@ -184,7 +184,7 @@ impl AppState {
         Ok(json!({ "run": run.label, "id": run.id }))
     }
 
-    /// Lets a change request into the plan, or turns it down.
+    /// Accepts or rejects a change request.
     pub(super) async fn forge_decide(&self, run: &str, request: &str, body: &[u8]) -> Result<Value, ApiError> {
         let ChangeDecisionBody { answer } = parse_body(body)?;
         let (home, run) = self.forge_dir_of(run)?;
@@ -205,7 +205,7 @@ impl AppState {
     /// Where the runs are, if there are any.
     fn forge_dir(&self) -> Result<Option<ForgeDir>, ApiError> {
         let settings = self.runtime.settings();
-        // Looking makes no folders.
+        // Reading creates no directories.
         if !settings.workspace.join(".forge/artifacts").is_dir() || !settings.workspace.join(".git").is_dir() {
             return Ok(None);
         }

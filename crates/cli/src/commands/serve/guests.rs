@@ -1,4 +1,4 @@
-//! Clients of MCP: who is in, for those who want to see what each has running.
+//! The connected MCP clients, to show what each has running.
 
 use std::{
     io,
@@ -34,7 +34,7 @@ impl ActiveMcpSessions {
     }
 }
 
-/// A house that knows who is in.
+/// An MCP session factory that tracks its clients.
 pub(super) struct TrackingSessionFactory {
     pub(super) inner: EngineSessionFactory,
     pub(super) event_bus: Arc<EventBus>,

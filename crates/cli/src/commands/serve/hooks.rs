@@ -1,7 +1,7 @@
-//! `/hooks/NAME`: a post becomes a job, and the job becomes a message in the session of the hook.
+//! `/hooks/NAME`: a post becomes a job, and the job becomes a message in the hook's session.
 //!
-//! A post is answered when its job is in the store. After a crash the next process that serves the same workspace works
-//! the job; a message that is in the session already is not added again.
+//! The response is sent when the job is stored. After a crash, the next process for the same workspace continues the
+//! job. A message that is already in the session is not added again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,15 +21,15 @@ use serde_json::json;
 use super::talks::{DeliveryResult, SessionManager};
 use crate::{config::Settings, fault::CliError, print::escape_for_terminal, remark, setup, workshop::HelveRuntime};
 
-/// How many posts may wait.
+/// The maximum number of queued posts.
 const MAX_QUEUED: u64 = 64;
-/// How often a post is tried.
+/// The number of attempts for a post.
 const MAX_ATTEMPTS: u32 = 5;
-/// How long a claim holds without being renewed.
+/// The duration of a lease without renewal.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often the store is asked for posts that another process took in or queued again.
+/// How often the store is polled for posts of other processes.
 const POLL: Duration = Duration::from_secs(2);
-/// How long jobs that ended are kept, and with them the ids of deliveries.
+/// How long ended jobs, and the ids of their deliveries, are kept.
 const KEEP_ENDED: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Messages that are read at once.
 const PAGE: usize = 200;
@@ -41,7 +41,7 @@ pub(super) struct Webhooks {
     bench: Arc<HelveRuntime>,
 }
 
-/// What a worker needs to know of a post.
+/// The payload of a post for a worker.
 #[derive(Serialize, Deserialize)]
 struct Post {
     hook: String,
@@ -50,11 +50,11 @@ struct Post {
     attachments: Vec<EncodedAttachment>,
 }
 
-/// A post that was taken.
+/// An accepted post.
 pub(super) struct Accepted {
     /// Its job.
     pub(super) job: JobId,
-    /// Whether the same delivery was taken before.
+    /// Whether the same delivery was accepted before.
     pub(super) is_duplicate: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn open(bench: &Arc<HelveRuntime>) -> Result<Webhooks, CliError> {
     Ok(Webhooks { all, inbound, bench: bench.clone() })
 }
 
-/// Whose jobs the operator of these settings sees: the configured user's, and those of users that hooks name.
+/// The users whose jobs the operator sees: the configured one, and those that hooks name.
 pub(crate) fn users(settings: &Settings) -> Vec<String> {
     let named = settings.config.hooks.iter().filter_map(|text| text.split_once('@'));
     let mut users: Vec<String> = named.map(|(_, user)| user.trim().to_owned()).collect();
@@ -75,7 +75,7 @@ pub(crate) fn users(settings: &Settings) -> Vec<String> {
     users
 }
 
-/// Reads `NAME=VARIABLE` or `NAME=VARIABLE@USER`: the hook, and the user whose messages it brings.
+/// Parses `NAME=VARIABLE` or `NAME=VARIABLE@USER`: the hook, and the user of its messages.
 fn parse_webhook(text: &str) -> Result<(InboundWebhook, Option<String>), CliError> {
     let told = |why: &str| CliError::usage(format!("hooks: `{text}` {why}"));
     let (name, variable) = text.split_once('=').ok_or_else(|| told("must be NAME=VARIABLE"))?;
@@ -103,7 +103,7 @@ impl Webhooks {
         &self.inbound
     }
 
-    /// Puts a post into the store. An error is for its sender.
+    /// Stores a post. The error is for its sender.
     pub(super) async fn enqueue(&self, taken: InboundMessage) -> Result<Accepted, String> {
         let user = self.all.iter().find(|(hook, _)| hook.id == taken.hook).and_then(|(_, user)| user.clone());
         let user = user.unwrap_or_else(|| setup::user(self.bench.settings()));
@@ -114,7 +114,7 @@ impl Webhooks {
             attachments: taken.attachments.iter().map(EncodedAttachment::from).collect(),
         };
         let job = NewJob {
-            // A session belongs to one hook of one user in one workspace, and so does the id of a delivery.
+            // A session belongs to one hook, user and workspace, and so does a delivery id.
             key: taken.delivery.map(|delivery| format!("webhook:{session}:{delivery}")),
             session: Some(session),
             workspace: Some(workspace(self.bench.settings())),
@@ -148,7 +148,7 @@ fn workspace(settings: &Settings) -> String {
     settings.workspace.to_string_lossy().into_owned()
 }
 
-/// Hands one post after the other to the model, until the server is to end. What is not worked then waits in the store.
+/// Processes posts one by one until shutdown. Unprocessed ones stay in the store.
 pub(super) async fn work(bench: &Arc<HelveRuntime>, talks: &SessionManager, closing: &CancellationToken) {
     let jobs = bench.jobs();
     let worker = Worker { workspaces: vec![workspace(bench.settings())], ..Worker::new([JobKind::WEBHOOK]) };
@@ -165,7 +165,7 @@ pub(super) async fn work(bench: &Arc<HelveRuntime>, talks: &SessionManager, clos
                     continue;
                 }
             }
-            // The same trouble is reported once.
+            // The same problem is reported once.
             Err(error) if error.to_string() == trouble => {}
             Err(error) => {
                 trouble = error.to_string();
@@ -179,18 +179,18 @@ pub(super) async fn work(bench: &Arc<HelveRuntime>, talks: &SessionManager, clos
     }
 }
 
-/// How an attempt at a post ended.
+/// The result of an attempt.
 enum Worked {
     Done,
     /// Another attempt may succeed.
     Failed(String),
-    /// Another attempt would end in the same way.
+    /// Another attempt would fail in the same way.
     Stuck(String),
     /// It was stopped before its end.
     Stopped,
 }
 
-/// Works one post while its lease is renewed, and says in the store how that ended.
+/// Processes one post while renewing its lease, and stores the result.
 async fn work_one(bench: &Arc<HelveRuntime>, talks: &SessionManager, claimed: ClaimedJob, closing: &CancellationToken) {
     let ClaimedJob { job, lease } = claimed;
     let jobs = bench.jobs();
@@ -206,7 +206,7 @@ async fn work_one(bench: &Arc<HelveRuntime>, talks: &SessionManager, claimed: Cl
             match held {
                 Ok(held) => is_cancelled |= held.is_cancel_requested,
                 Err(Error::LeaseLost(_)) => is_cancelled = true,
-                // The store may answer next time; the lease is good until somebody claims the job.
+                // The store may answer next time; the lease is valid until somebody claims the job.
                 Err(error) => remark!("helve: job {}: {}", job.id, escape_for_terminal(&error.to_string())),
             }
             if is_cancelled {
@@ -226,7 +226,7 @@ async fn work_one(bench: &Arc<HelveRuntime>, talks: &SessionManager, claimed: Cl
     };
     match ended {
         Ok(job) => report(&job),
-        // Somebody else has it now.
+        // Another worker has it now.
         Err(Error::LeaseLost(_)) => {}
         Err(error) => remark!("helve: job {}: {}", job.id, escape_for_terminal(&error.to_string())),
     }
@@ -249,7 +249,7 @@ fn report(job: &Job) {
     );
 }
 
-/// One attempt at a post, to the end of the model's answer. The session keeps both.
+/// One attempt at a post, until the model's answer is complete. The session stores both.
 async fn attempt(bench: &Arc<HelveRuntime>, talks: &SessionManager, job: &Job, stop: &CancellationToken) -> Worked {
     let post: Post = match serde_json::from_value(job.payload.clone()) {
         Ok(post) => post,
@@ -273,7 +273,7 @@ async fn run_turn(
     let files = post.attachments.into_iter().map(EncodedAttachment::decode).collect::<Result<Vec<_>, _>>()?;
     let id = bench.labelled_id(&label(&post.hook), Some(&job.user), None);
     let is_delivered = job.epoch > 1 && is_delivered(&**bench.store(), &id, &post.text, job.started).await?;
-    // Somebody may be talking in it. Nothing to say: the conversation goes on where it stands.
+    // The session may be in use. Without a message, it continues where it is.
     let words = if is_delivered { "" } else { post.text.as_str() };
     match talks.deliver_and_wait(&id, words, if is_delivered { &[] } else { &files }, stop).await {
         DeliveryResult::NotOpen => {}
@@ -282,7 +282,7 @@ async fn run_turn(
         DeliveryResult::Answered(fired) => {
             return Ok(match fired.status {
                 ScheduleRunStatus::Success | ScheduleRunStatus::Refused => Worked::Done,
-                // Somebody stopped it in the conversation.
+                // A person stopped it in the session.
                 ScheduleRunStatus::Cancelled => Worked::Stuck(fired.output),
                 ScheduleRunStatus::Failed | ScheduleRunStatus::Running => Worked::Failed(fired.output),
             });
@@ -311,7 +311,7 @@ async fn run_turn(
     turn.end(&said);
     setup::stop_tasks(session.clone()).await;
     match said {
-        // Another process works in it: that one reads the message next.
+        // Another process holds the session: it reads the message next.
         Err(Error::SessionHeld(_)) if !is_delivered => {
             session.ports.store.post(&session.id, &InboxItem::text(MessageRole::User, &post.text)).await?;
             Ok(Worked::Done)
@@ -329,7 +329,7 @@ fn worked(outcome: TurnOutcome) -> Worked {
     }
 }
 
-/// Whether an earlier attempt has put the message into the session: a message of the same text, since the first claim.
+/// Whether an earlier attempt has added the message: a message with the same text since the first claim.
 async fn is_delivered(
     store: &dyn Store,
     session: &str,

@@ -1,4 +1,4 @@
-//! What happens in this process: the last events, for whoever listens, and numbers about all of them.
+//! The events of this process: the latest ones for listeners, and metrics.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,10 +23,10 @@ use tokio::sync::watch;
 /// The one stream of a server.
 const STREAM: &str = "server";
 
-/// How many events are kept, and how many bytes of them.
+/// The maximum number and size of kept events.
 const MAX_EVENTS: usize = 2000;
 const MAX_BYTES: usize = 4 << 20;
-/// How many tools are told apart: a model may call anything by any name.
+/// The maximum number of tools with separate metrics: a model may call any name.
 const MAX_TOOL_LABELS: usize = 500;
 
 /// How many calls are known by what they are about, and how many letters of that.
@@ -35,7 +35,7 @@ const MAX_SUMMARY_CHARS: usize = 300;
 /// How many refused calls are remembered, and how many letters of the reason.
 const MAX_DENIALS: usize = 100;
 const MAX_REASON_CHARS: usize = 1000;
-/// How long somebody counts as being at the page after a look.
+/// How long a person counts as present after a request of the page.
 const WATCH_TTL: Duration = Duration::from_secs(60);
 
 /// The last events, and numbers about all.
@@ -44,7 +44,7 @@ pub(super) struct EventBus {
     buffer: Mutex<EventBuffer>,
     sessions: AtomicU64,
     started: Instant,
-    /// When somebody last looked at the questions, or heard events.
+    /// When somebody last read the questions or events.
     last_watched: Mutex<Option<Instant>>,
 }
 
@@ -75,12 +75,12 @@ impl EventBus {
         }
     }
 
-    /// Somebody is there who would see a question.
+    /// Records that a person is present.
     pub(super) fn mark_watched(&self) {
         *self.last_watched.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Whether somebody was there a moment ago.
+    /// Whether a person was present recently.
     pub(super) fn is_watched(&self) -> bool {
         self.last_watched.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|it| it.elapsed() < WATCH_TTL)
     }
@@ -135,11 +135,11 @@ impl EventBus {
     }
 
     fn add(&self, event: NewEvent) {
-        // Only the kernel's random numbers can fail here, and a stream for readers never fails what it reports.
+        // Only the random number generator can fail here, and an event stream must not fail what it reports.
         _ = self.events.append_now(STREAM, vec![event]);
     }
 
-    /// The first kept event after this number, with its own. A number that was never given is one of another process.
+    /// The first kept event after this number, with its number. An unknown number belongs to another process.
     pub(super) fn next_after(&self, number: u64) -> Option<(u64, Bytes)> {
         let number = if number > self.last_number() { 0 } else { number };
         let record = self.events.read_now(STREAM, number, 1).pop()?;
@@ -151,12 +151,12 @@ impl EventBus {
         self.events.last_now(STREAM)
     }
 
-    /// Rings whenever something happened.
+    /// Notifies about new events.
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.events.subscribe()
     }
 
-    /// The numbers, as Prometheus reads them, with how many questions wait and how many conversations work.
+    /// The metrics in Prometheus format, with the number of pending questions and active sessions.
     pub(super) fn metrics(&self, waiting: usize, working: usize) -> String {
         let mut text = String::new();
         let head = |name: &str, kind: &str, help: &str| format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -188,7 +188,7 @@ impl EventBus {
     }
 }
 
-/// An event as clients read it: the record that was copied, with its dialect and its number in this process.
+/// An event for clients: the record with its dialect and its number in this process.
 fn line(record: &EventRecord) -> Vec<u8> {
     let source = record.source.as_ref();
     let fields = ObjectWriter::with_prefix(Vec::with_capacity(512));

@@ -1,4 +1,4 @@
-//! `/api/jobs`: queued work, and the operator's say in it.
+//! `/api/jobs`: lists, retries and cancels queued work.
 
 use helve_contract::{
     Error,
@@ -55,7 +55,7 @@ impl AppState {
         Ok(json!({ "job": shown(&cancelled.ok_or_else(no_job)?) }))
     }
 
-    /// A job of a user whom this server serves; another one's is answered like a missing one.
+    /// A job of a user whom this server serves; jobs of others count as missing.
     async fn known_job(&self, id: &str) -> Result<Job, ApiError> {
         let id: JobId = id.parse().map_err(|_| no_job())?;
         let found = self.runtime.jobs().job(&id).await?;

@@ -1,4 +1,4 @@
-//! `/api/memory`: what is remembered, and the user's own changes of it.
+//! `/api/memory`: lists and changes notes.
 
 use helve_contract::ports::{MemoryHit, MemoryQuery, MemorySource, NewNote, Note, NoteOrigin};
 use helve_tools::memory::tags_in_order;
@@ -39,7 +39,7 @@ impl NoteBody {
 }
 
 impl AppState {
-    /// What fits a question; without one, the newest notes.
+    /// Notes that match a query; without one, the newest notes.
     pub(super) async fn memory(&self, query: &QueryParams) -> Result<Value, ApiError> {
         let store = self.runtime.store();
         let question = query.get("q").map(|it| it.trim()).unwrap_or_default();
@@ -83,7 +83,7 @@ impl AppState {
         if gone { Ok(json!({ "id": id })) } else { Err(note_not_found()) }
     }
 
-    /// Lets a note be found that a stranger's words may be in.
+    /// Releases a quarantined note.
     pub(super) async fn release_note(&self, id: &str) -> Result<Value, ApiError> {
         let there = self.runtime.store().release_note(&self.user(), id).await?;
         if there { Ok(json!({ "id": id })) } else { Err(note_not_found()) }

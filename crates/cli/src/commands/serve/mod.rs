@@ -1,4 +1,4 @@
-//! `helve serve`: a page, an API, MCP and the scheduler in one process.
+//! `helve serve`: a web UI, an API, MCP and the scheduler in one process.
 
 mod api;
 mod board;
@@ -52,7 +52,7 @@ use pass::Auth;
 use site::AppState;
 use turns::ActiveTurns;
 
-/// How long requests under way may take when the server is to end.
+/// How long running requests may take at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serve a page, an API and MCP over HTTP, and run what is scheduled.
@@ -86,7 +86,7 @@ impl Args {
         http::raise_descriptor_limit();
         let bench = HelveRuntime::new(settings, &dialect, &runtime)?;
         let served = runtime.block_on(self.serve(&bench, at));
-        // Work that hangs in the kernel is not waited for.
+        // Does not wait for work that hangs in the kernel.
         runtime.shutdown_background();
         drop(bench);
         served?;
@@ -131,7 +131,7 @@ impl Args {
             ..HttpConfig::default()
         };
         let hooks = hooks::open(bench)?;
-        // Whoever reads the address may want us to end at once: signals are heard from here on.
+        // Signals are handled before the address is printed, because a reader may stop the server at once.
         let mut stopping = std::pin::pin!(setup::wait_for_shutdown_signal());
         tokio::select! {
             biased;
@@ -168,7 +168,7 @@ impl Args {
     }
 }
 
-/// What needs a model: schedules and webhooks. Without one they wait, and that is said once.
+/// Starts what needs a model: schedules and webhooks. Without one they wait, which is reported once.
 async fn start_background(bench: &Arc<HelveRuntime>, site: &AppState) {
     let closing = &site.shutdown;
     let found = tokio::select! {
@@ -198,7 +198,7 @@ async fn start_background(bench: &Arc<HelveRuntime>, site: &AppState) {
     }
 }
 
-/// The tools for clients that speak MCP. Where a client cannot ask its user, the page is asked.
+/// The MCP endpoint. Prompts go to the web UI if a client does not support elicitation.
 fn mcp_session_factory(
     bench: &Arc<HelveRuntime>,
     board: &Arc<ApprovalQueue>,

@@ -1,4 +1,4 @@
-//! The page: one document with its style and its script, and nothing from elsewhere.
+//! The web UI: one document with its style and script, without external resources.
 
 use helve_mcp::HttpReply;
 use hyper::{
@@ -44,7 +44,7 @@ pub(super) fn page(settings: &Settings, theme: &str) -> Result<HttpReply, ApiErr
         state::random_id().map_err(ApiError::internal)?,
         state::random_id().map_err(ApiError::internal)?
     );
-    // What comes from outside goes in last, so that nothing in it is taken for a mark.
+    // External content is inserted last, so that nothing in it is taken for a placeholder.
     let text = PAGE_HTML
         .replace("{nonce}", &nonce)
         .replace("{style}", STYLE)
@@ -55,14 +55,14 @@ pub(super) fn page(settings: &Settings, theme: &str) -> Result<HttpReply, ApiErr
     html_response(StatusCode::OK, text, &format!("script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'"))
 }
 
-/// What everybody else sees.
+/// The page for visitors without the token.
 pub(super) fn token_required_page() -> Result<HttpReply, ApiError> {
     html_response(StatusCode::UNAUTHORIZED, TOKEN_REQUIRED_HTML.to_owned(), "script-src 'none'")
 }
 
 fn html_response(status: StatusCode, text: String, more: &str) -> Result<HttpReply, ApiError> {
     let mut reply = say::text_response(status, "text/html; charset=utf-8", text);
-    // The only picture is the icon, which is in the page itself.
+    // The only image is the icon, which is in the page itself.
     let policy = format!(
         "default-src 'self'; {more}; img-src data:; object-src 'none'; base-uri 'none'; form-action 'none'; \
          frame-ancestors 'none'"

@@ -1,4 +1,4 @@
-//! Who may look and act: whoever has the token, or the cookie that the page got for it.
+//! Authentication: the token, or the cookie that the page got for it.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{commands::http::write_private_file, state};
 
-/// The token and what stands for it in a browser.
+/// The token and its cookie.
 pub(super) struct Auth {
     token: String,
     name: String,
@@ -23,7 +23,7 @@ pub(super) struct Auth {
 }
 
 impl Auth {
-    /// The token of this file; a new one where there is none, or where others could read it.
+    /// Reads the token from this file; creates a new one if it is missing or others could read it.
     pub(super) fn open(file: &Path, port: u16) -> io::Result<Self> {
         let token = match read_token_file(file) {
             Some(token) => token,
@@ -37,7 +37,7 @@ impl Auth {
     }
 
     fn from_token(token: String, port: u16) -> Self {
-        // A browser sends a cookie to every port of a host: the token itself should not go there.
+        // A browser sends a cookie to every port of a host, so the cookie is not the token itself.
         let cookie = state::hex(&Sha256::digest(format!("page:{token}")));
         Self { token, name: format!("helve-{port}"), cookie }
     }
@@ -47,14 +47,14 @@ impl Auth {
         &self.token
     }
 
-    /// Whether somebody who shows this may come in.
+    /// Whether this credential is valid.
     pub(super) fn is_valid_token(&self, token: &str) -> bool {
         constant_time_eq(token, &self.token)
     }
 
-    /// Whether a page of ours asks, by its cookie.
+    /// Whether the request comes from our page, by its cookie.
     pub(super) fn has_valid_cookie(&self, headers: &HeaderMap) -> bool {
-        // Another port of the same host counts as the same site, and is none of ours.
+        // Another port of the same host counts as the same site, but does not belong to Helve.
         let from = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         if !matches!(from, None | Some(b"same-origin" | b"none")) {
             return false;
@@ -84,7 +84,7 @@ fn read_token_file(file: &Path) -> Option<String> {
     fits.then(|| token.to_owned())
 }
 
-/// Compared by their hashes, so that the time tells nothing.
+/// Compares hashes, so that the time reveals nothing.
 fn constant_time_eq(one: &str, other: &str) -> bool {
     let (one, other) = (Sha256::digest(one), Sha256::digest(other));
     one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0

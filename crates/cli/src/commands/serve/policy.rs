@@ -1,4 +1,4 @@
-//! `/api/policy`: what is asked, what is refused, what the sandbox is, and what the rules say about a call.
+//! `/api/policy`: the approval mode, refusals, the sandbox, and explanations of decisions.
 
 use serde_json::{Map, Value, json};
 

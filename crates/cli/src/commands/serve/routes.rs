@@ -1,4 +1,4 @@
-//! The table of addresses: what each takes, who may ask, and who answers.
+//! The routing table: body type, access and handler of each address.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
     site::AppState,
 };
 
-/// Bytes of a body, and how long it may take.
+/// The maximum size and duration of a body.
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// Bytes of a body with files in base64: 20 MiB of files, and the message.
 const MAX_UPLOAD: usize = 28 << 20;
@@ -26,12 +26,12 @@ pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The parameters behind the `?`.
 pub(super) type QueryParams = HashMap<String, String>;
 
-/// Who may ask.
+/// Who may send a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RouteAccess {
-    /// Whoever has the token.
+    /// Clients with the token.
     Authenticated,
-    /// Everybody; the answer itself depends on who asks.
+    /// Everybody; the response depends on the client.
     Public,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct ApiRequest {
     pub(super) is_authenticated: bool,
 }
 
-/// A row of the table. What an act answers is JSON with status 200, unless the row names another.
+/// A row of the table. The result of a handler is JSON with status 200, unless the row names another.
 macro_rules! row {
     ($method:literal $path:literal, $takes:ident, |$site:ident, $asked:ident| $work:expr) => {
         row!($method $path, $takes, OK, |$site, $asked| $work)
@@ -92,7 +92,7 @@ macro_rules! row {
     };
 }
 
-/// A row whose act makes the whole answer.
+/// A row whose handler builds the whole response.
 macro_rules! whole {
     ($method:literal $path:literal, $right:ident, |$site:ident, $asked:ident| $work:expr) => {
         Route {
@@ -184,7 +184,7 @@ fn match_path<'a>(pattern: &str, path: &'a str) -> Option<Vec<&'a str>> {
     }
 }
 
-/// A part of a path, as it was before it was encoded.
+/// A path component, percent-decoded.
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

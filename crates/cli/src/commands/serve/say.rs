@@ -1,4 +1,4 @@
-//! Answers over HTTP: JSON, text, and refusals in one form.
+//! HTTP responses: JSON, text, and errors in one format.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use hyper::{
 };
 use serde_json::{Value, json};
 
-/// Why a request is not answered as it was asked.
+/// Why a request fails.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -21,43 +21,43 @@ pub(super) struct ApiError {
 }
 
 impl ApiError {
-    /// A refusal: the status, a word for programs, and words for people.
+    /// An error: the status, a code for programs, and a message for people.
     pub(super) fn new(status: StatusCode, code: &'static str, why: impl Into<String>) -> Self {
         Self { status, code, message: why.into(), allow: None }
     }
 
-    /// The request makes no sense.
+    /// The request is invalid.
     pub(super) fn bad_request(why: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", why)
     }
 
-    /// There is no such thing.
+    /// The resource does not exist.
     pub(super) fn not_found(why: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", why)
     }
 
-    /// It cannot be done as things stand.
+    /// The request conflicts with the current state.
     pub(super) fn conflict(why: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", why)
     }
 
-    /// Nobody is there who could think about it.
+    /// No model is available.
     pub(super) fn no_model_configured() -> Self {
         let why = "no model is configured here; set model.base_url and begin the server anew";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_model", why)
     }
 
-    /// Something of ours is broken.
+    /// An internal error.
     pub(super) fn internal(why: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why.to_string())
     }
 
-    /// There is no room, or no time.
+    /// A limit or a timeout was exceeded.
     pub(super) fn unavailable(why: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why)
     }
 
-    /// Another method is wanted.
+    /// The method is not allowed.
     pub(super) fn method_not_allowed(allow: impl Into<String>) -> Self {
         let allow = allow.into();
         let why = format!("this address takes {allow}");

@@ -1,4 +1,4 @@
-//! `/api/schedules`: what runs by itself, when it ran, and the user's say in it.
+//! `/api/schedules`: lists schedules and their runs, and changes them.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{commands::schedule, print::escape_for_terminal, remark, workshop::HelveRuntime};
 
-/// How many runs are told.
+/// The maximum number of runs in a response.
 const MAX_RUNS: usize = 100;
 
 /// What to do with a schedule.
@@ -43,7 +43,7 @@ enum ScheduleAction {
     Delete,
 }
 
-/// Writes down what schedules do, and says which conversations they work in.
+/// Records what schedules do, and tracks the sessions they work in.
 pub(super) fn scheduler_listener(bench: &Arc<HelveRuntime>, turns: Arc<ActiveTurns>, usual: &str) -> SchedulerListener {
     let (bench, usual) = (Arc::downgrade(bench), usual.to_owned());
     let working: Mutex<HashMap<String, ActiveTurn>> = Mutex::default();
@@ -126,7 +126,7 @@ impl AppState {
         Ok(json!({ "schedule": to_json(&changed) }))
     }
 
-    /// Begins a run by hand; its end is told as an event, and in the list of runs.
+    /// Starts a run manually; its end is sent as an event and appears in the list of runs.
     async fn run_schedule(&self, schedule: Schedule) -> Result<(), ApiError> {
         let driver = self.scheduler.get().cloned().ok_or_else(ApiError::no_model_configured)?;
         let last = self.runtime.store().runs(&schedule.id, 1).await?;

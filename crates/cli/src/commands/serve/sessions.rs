@@ -1,4 +1,4 @@
-//! `/api/sessions`: conversations, as they are kept and as they go on.
+//! `/api/sessions`: stored and running sessions.
 
 use helve_contract::{
     Error, ids,
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::talk::How;
 
-/// How many conversations and messages are told at once.
+/// How many sessions and messages are told at once.
 const MAX_ITEMS: u64 = 500;
 /// Bytes of a message.
 const MAX_MESSAGE_BYTES: usize = 512 << 10;
 
-/// A conversation to begin.
+/// A session to begin.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CreateSessionBody {
@@ -46,7 +46,7 @@ struct SendMessageBody {
 }
 
 impl AppState {
-    /// Conversations, the last used first.
+    /// Sessions, the last used first.
     pub(super) async fn sessions(&self, query: &QueryParams) -> Result<Value, ApiError> {
         let which = SessionFilter {
             user: Some(self.user()),
@@ -61,11 +61,11 @@ impl AppState {
         Ok(json!({ "total": total, "sessions": sessions }))
     }
 
-    /// A conversation with its last messages, or with those before one of them; the agents it started, and what it took.
+    /// A session with its last messages, or with those before one of them; the agents it started, and what it took.
     pub(super) async fn session(&self, name: &str, query: &QueryParams) -> Result<Value, ApiError> {
         let id = &*self.session_id(name);
         let store = self.runtime.store();
-        // Looked at first: of a turn that is over, everything is kept.
+        // Read first: everything of an ended turn is stored.
         let running = self.active_turns.is_working(id);
         let found = self.find_session(id).await?;
         let before = query_number(query, "before", i64::MAX as u64)?.min(i64::MAX as u64);
@@ -89,7 +89,7 @@ impl AppState {
         Ok(json!({ "session": session, "messages": messages, "children": children, "usage": usage }))
     }
 
-    /// Begins a conversation. The answer comes when the words are kept; the model's come as events.
+    /// Creates a session. The response is sent when the message is stored; the model's answer arrives as events.
     pub(super) async fn create_session(&self, body: &[u8]) -> Result<Value, ApiError> {
         let CreateSessionBody { message, attachments, dialect: named, model } = parse_body(body)?;
         let said = said(message, attachments)?;
@@ -103,13 +103,13 @@ impl AppState {
         Ok(json!({ "session": session }))
     }
 
-    /// Says something in a conversation.
+    /// Says something in a session.
     pub(super) async fn send_message(&self, name: &str, body: &[u8]) -> Result<Value, ApiError> {
         let id = &*self.session_id(name);
         let SendMessageBody { message, attachments } = parse_body(body)?;
         let said = said(message, attachments)?;
         if self.runtime.endpoint().is_none() {
-            // Whoever names nothing that is there hears that first.
+            // An unknown session is reported first.
             self.find_session(id).await?;
             return Err(ApiError::no_model_configured());
         }
@@ -135,7 +135,7 @@ impl AppState {
         found.ok_or_else(|| ApiError::not_found("there is no such conversation; /api/sessions lists them"))
     }
 
-    /// A conversation, as it is shown.
+    /// A session, as it is shown.
     fn session_json(&self, record: &SessionRecord) -> Value {
         json!({
             "id": record.id, "title": record.title, "dialect": record.dialect, "agent": record.agent,

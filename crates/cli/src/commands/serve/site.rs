@@ -1,4 +1,4 @@
-//! Everything beside `/mcp`: what is there, who may ask, and what is handed on.
+//! The HTTP service beside `/mcp`: routing, access and shared state.
 
 use std::sync::{
     Arc, OnceLock,
@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{commands::policy::Explainer, workshop::HelveRuntime};
 
-/// How many may listen to events at once.
+/// The maximum number of event listeners.
 const MAX_SUBSCRIBERS: usize = 64;
 
 /// Everything beside `/mcp`.
@@ -57,7 +57,7 @@ pub(super) struct AppState {
     auth: Auth,
     webhooks: Webhooks,
     listeners: Arc<Semaphore>,
-    /// Looking at the machine starts programs: one look at a time.
+    /// The checks start programs: one check at a time.
     pub(super) doctor_permit: Semaphore,
     pub(super) explainer: Explainer,
     has_model: AtomicBool,
@@ -71,7 +71,7 @@ impl ExtraRoutes for AppState {
 }
 
 impl AppState {
-    /// The user whose memory, schedules and conversations are shown.
+    /// The user whose memory, schedules and sessions are shown.
     pub(super) fn user(&self) -> String {
         crate::setup::user(self.runtime.settings())
     }
@@ -145,7 +145,7 @@ impl AppState {
         (route.act)(self, asked).await
     }
 
-    /// The page; the address with the token leads to it, and leaves a cookie instead.
+    /// The page; the address with the token redirects to it and sets a cookie.
     pub(super) fn page(&self, asked: &ApiRequest) -> Result<HttpReply, ApiError> {
         match asked.query.get("token") {
             Some(token) if self.auth.is_valid_token(token) => {
@@ -170,13 +170,13 @@ impl AppState {
         say::text_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
     }
 
-    /// What happens, as it happens.
+    /// The event stream.
     pub(super) fn events(&self, headers: &HeaderMap, query: &QueryParams) -> Result<HttpReply, ApiError> {
         let place = self.listeners.clone().try_acquire_owned();
         let place = place.map_err(|_| ApiError::unavailable("too many listen already; come back later"))?;
         let accept = headers.get(ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
         let manner = if accept.contains("text/event-stream") { StreamFormat::Sse } else { StreamFormat::NdJson };
-        // A browser that lost us says in a header where it was.
+        // A browser that reconnects sends its position in a header.
         let lost = headers.get("last-event-id").and_then(|it| it.to_str().ok()?.parse().ok());
         let after = lost.map_or_else(|| query_number(query, "after", 0), Ok)?;
         let follow = match query.get("follow").map(String::as_str) {

@@ -1,4 +1,4 @@
-//! `/events`: what happens, as it happens; lines of JSON, or events for a browser.
+//! `/events`: live events as JSON lines or server-sent events.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::sleep};
 
 use super::{hub::EventBus, say};
 
-/// A word now and then, so that nobody between us takes the connection for dead.
+/// The keep-alive interval, so that no proxy closes the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// How events are told.
@@ -45,7 +45,7 @@ impl EventSubscriber {
             StreamFormat::NdJson => "application/x-ndjson",
             StreamFormat::Sse => "text/event-stream",
         };
-        // The first word tells at once that somebody is here.
+        // The first bytes confirm the connection at once.
         let frames = stream::unfold((self, true), |(mut listener, first)| async move {
             let bytes = if first { listener.keepalive_frame() } else { listener.next().await? };
             Some((Ok::<_, Infallible>(Frame::data(bytes)), (listener, false)))
@@ -81,7 +81,7 @@ impl EventSubscriber {
         .into()
     }
 
-    /// Says that there is nothing to say.
+    /// Sends a keep-alive.
     fn keepalive_frame(&self) -> Bytes {
         match self.manner {
             StreamFormat::NdJson => format!("{}\n", json!({ "type": KEEPALIVE, "at": self.event_bus.last_number() })),

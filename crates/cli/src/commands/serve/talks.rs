@@ -1,4 +1,4 @@
-//! Conversations over HTTP: begun, gone on with, steered and stopped.
+//! Sessions over HTTP: creates, continues, steers and stops them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,38 +28,38 @@ use crate::{
     workshop::HelveRuntime,
 };
 
-/// How many conversations work at once.
+/// The maximum number of active sessions.
 const MAX_WORKING: usize = 16;
-/// How many stay open after their turn, with what they started.
+/// The maximum number of sessions that stay open after their turn.
 const MAX_OPEN: usize = 32;
 
-/// How long a turn that is stopped has to end by itself.
+/// How long a stopped turn has to end.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
-/// The conversations that are open.
+/// The sessions that are open.
 pub(super) struct SessionManager {
     me: Weak<Self>,
     runtime: Arc<HelveRuntime>,
     active_turns: Arc<ActiveTurns>,
     shutdown_token: CancellationToken,
     sessions: Mutex<HashMap<String, Arc<ManagedSession>>>,
-    /// One is opened at a time, so that none is opened twice.
+    /// Opens one session at a time, so that none is opened twice.
     opening: tokio::sync::Mutex<()>,
 }
 
-/// A conversation that is open.
+/// A session that is open.
 struct ManagedSession {
     session: OpenConversation,
     state: Mutex<ManagedState>,
-    /// Rung when the model is first asked in a turn, and at its end.
+    /// Notified at the first model request of a turn, and at its end.
     turn_started: Arc<Notify>,
 }
 
 struct ManagedState {
     working: bool,
-    /// Messages with files that came while a turn runs. Each begins a turn of its own, because files belong to a turn.
+    /// Messages with files that arrived during a turn. Each starts a separate turn, because files belong to a turn.
     queued: VecDeque<Said>,
-    /// It was closed to make room: whoever comes too late opens it anew.
+    /// It was closed to free resources; later callers open it again.
     closed: bool,
     used: Instant,
 }
@@ -100,7 +100,7 @@ impl SessionManager {
         &self.active_turns
     }
 
-    /// Begins a conversation; its id.
+    /// Begins a session; its id.
     pub(super) async fn create(&self, said: Said, how: How) -> Result<String, ApiError> {
         self.check_capacity()?;
         let open = self.open(Wanted::New, how).await.map_err(|fault| ApiError::bad_request(fault.to_string()))?;
@@ -108,7 +108,7 @@ impl SessionManager {
         Ok(open.session.agent.session.id.clone())
     }
 
-    /// Says something in a conversation: in the middle of its turn, or as the beginning of one.
+    /// Sends a message to a session: into its running turn, or as the start of a new one.
     pub(super) async fn send(&self, id: &str, said: Said) -> Result<(), ApiError> {
         if let Some(open) = self.get(id) {
             if !open.lock().working {
@@ -126,7 +126,7 @@ impl SessionManager {
         self.send_and_wait_stored(&open, said).await
     }
 
-    /// Stops the turn of a conversation. `false`: none runs here.
+    /// Stops the turn of a session. `false` if none runs here.
     pub(super) fn stop(&self, id: &str) -> bool {
         let Some(open) = self.get(id) else { return false };
         let working = open.lock().working;
@@ -143,7 +143,7 @@ impl SessionManager {
             open.session.agent.handle.cancel();
         }
         let ending = all.into_iter().map(|open| async move {
-            // What it said so far is kept.
+            // Its text so far is stored.
             let is_over = tokio::time::timeout(STOP_GRACE, open.wait_idle()).await.is_ok();
             open.session.supervisor.stop_all(&open.session.agent.session.id).await;
             if is_over {
@@ -154,7 +154,7 @@ impl SessionManager {
         join_all(ending).await;
     }
 
-    /// A conversation that can be gone on with here.
+    /// A session that can be continued here.
     async fn resumable_record(&self, id: &str) -> Result<SessionRecord, ApiError> {
         let user = setup::user(self.runtime.settings());
         let found = self.runtime.store().get_session(id).await?.filter(|it| it.user == user);
@@ -191,10 +191,10 @@ impl SessionManager {
         Ok(())
     }
 
-    /// Opens a conversation, and closes the one that was used longest ago where there are too many.
+    /// Opens a session, and closes the least recently used one if there are too many.
     async fn open(&self, wanted: Wanted, how: How) -> Result<Arc<ManagedSession>, CliError> {
         let begun = Arc::new(Notify::new());
-        // Who hears of it needs its id, which is known only when it is open.
+        // The listener needs the id, which is known only once the session is open.
         let id: Arc<std::sync::OnceLock<String>> = Arc::default();
         let (me, named) = (self.me.clone(), id.clone());
         let how = How { inbox: Some(Arc::new(move |words| talks_of(&me, &named, words))), ..how };
@@ -249,7 +249,7 @@ impl SessionManager {
         Ok(())
     }
 
-    /// An agent in the background has ended, and its conversation should hear it.
+    /// Reports the end of a background agent to its session.
     fn hear(&self, id: &str, text: String) -> Option<Delivery> {
         let open = self.get(id).filter(|_| !self.shutdown_token.is_cancelled())?;
         match self.submit(&open, QueuedMessage { said: text.as_str().into(), answer: None }, DeliveryTime::Later) {
@@ -259,7 +259,7 @@ impl SessionManager {
         }
     }
 
-    /// Begins a turn with these words, or lets the one that runs hear them where nobody waits for the answer.
+    /// Starts a turn with this message, or adds it to the running turn if nobody waits for the answer.
     fn submit(&self, open: &Arc<ManagedSession>, words: QueuedMessage, when: DeliveryTime) -> SubmitResult {
         let mut state = open.lock();
         if state.closed {
@@ -268,7 +268,7 @@ impl SessionManager {
         state.used = Instant::now();
         if state.working {
             match when {
-                // Whoever wants the answer waits for a turn of his own.
+                // A caller that waits for the answer gets a separate turn.
                 _ if words.answer.is_some() => {}
                 _ if !words.said.files.is_empty() => state.queued.push_back(words.said),
                 DeliveryTime::Now => open.session.agent.handle.steer(words.said.text),
@@ -290,7 +290,7 @@ impl SessionManager {
             let Some(oldest) = idle.min_by_key(|(_, it)| it.lock().used).map(|(id, _)| id.clone()) else { return };
             let Some(gone) = open.get(&oldest).cloned() else { return };
             let mut state = gone.lock();
-            // Somebody may have spoken since.
+            // A message may have arrived meanwhile.
             if state.working {
                 continue;
             }
@@ -313,7 +313,7 @@ impl SessionManager {
     }
 }
 
-/// Gives words to a conversation of a server that may have ended.
+/// Gives words to a session of a server that may have ended.
 fn talks_of(talks: &Weak<SessionManager>, id: &std::sync::OnceLock<String>, words: String) -> Option<Delivery> {
     talks.upgrade()?.hear(id.get()?, words)
 }
@@ -324,22 +324,22 @@ impl Wake for SessionManager {
         if let Some(delivery) = self.hear(session, text.to_owned()) {
             return Some(delivery);
         }
-        // What another conversation sends is no request of a client: it says nothing where it cannot be taken.
+        // What another session sends is no request of a client: it says nothing where it cannot be taken.
         self.send(session, text.into()).await.ok().map(|()| Delivery::Woken)
     }
 }
 
-/// What became of words.
+/// The result of delivering a message.
 enum SubmitResult {
     /// A turn begins with them.
     Started,
     /// Another turn runs.
     Queued,
-    /// Nothing: the conversation is not open any more.
+    /// Nothing: the session is not open any more.
     Closed,
 }
 
-/// What became of words from elsewhere, for a conversation.
+/// What became of words from elsewhere, for a session.
 pub(super) enum DeliveryResult {
     /// It is not open here.
     NotOpen,
@@ -349,22 +349,22 @@ pub(super) enum DeliveryResult {
     Answered(RunOutcome),
 }
 
-/// When words are heard that come while a turn runs.
+/// When a message that arrives during a turn is read.
 #[derive(Clone, Copy)]
 enum DeliveryTime {
-    /// Next: calls that have not begun are skipped.
+    /// Next: calls that have not started are skipped.
     Now,
     /// When the model is done.
     Later,
 }
 
-/// Works until nobody has anything more to say.
+/// Runs turns until there are no more messages.
 async fn run_turns(open: &ManagedSession, turns: &Arc<ActiveTurns>, words: QueuedMessage, closing: &CancellationToken) {
     let agent = open.session.agent.clone();
     let QueuedMessage { mut said, mut answer } = words;
     loop {
         let turn = turns.begin(&agent.session.id, agent.engine.dialect().name, None);
-        // A turn that breaks must not leave the conversation at work for ever.
+        // A failed turn must not leave the session marked as active.
         let Said { text, files } = std::mem::take(&mut said);
         let parts = if text.is_empty() { Vec::new() } else { vec![MessagePart::Text { text: text.clone() }] };
         let worked = AssertUnwindSafe(agent.turn_with(parts, files)).catch_unwind().await;
@@ -381,14 +381,14 @@ async fn run_turns(open: &ManagedSession, turns: &Arc<ActiveTurns>, words: Queue
         if let Some(answer) = answer.take() {
             _ = answer.send(outcome.map_or_else(RunOutcome::failed, RunOutcome::from));
         }
-        // Whoever speaks now finds it at work, or idle: nothing is said in between.
+        // Under the lock, a sender sees the session either active or idle.
         let mut state = open.lock();
         let mut more = if done { agent.handle.take_steering() } else { Vec::new() };
         if done {
             more.extend(agent.handle.take_follow_ups());
         }
         state.used = Instant::now();
-        // A turn that was stopped does not take the next message with it.
+        // Stopping a turn does not drop the next message.
         let next = if closing.is_cancelled() || !more.is_empty() { None } else { state.queued.pop_front() };
         said = match next {
             Some(next) => next,
@@ -413,7 +413,7 @@ impl ManagedSession {
         }
     }
 
-    /// Keeps words that came while a turn ran and that the model has not heard: whoever goes on finds them.
+    /// Stores messages that arrived during a turn and that the model has not read.
     async fn store_undelivered(&self) {
         let agent = &self.session.agent;
         let words = agent.handle.take_steering().into_iter().chain(agent.handle.take_follow_ups());
@@ -426,7 +426,7 @@ impl ManagedSession {
         }
     }
 
-    /// Leaves a message of the user in the conversation.
+    /// Leaves a message of the user in the session.
     async fn leave(&self, text: String) {
         let agent = &self.session.agent;
         if let Err(error) = agent.leave(&InboxItem::text(MessageRole::User, text)).await {
@@ -440,7 +440,7 @@ impl ManagedSession {
 }
 
 impl SessionManager {
-    /// Hands words from elsewhere to a conversation that is open, and waits for the answer.
+    /// Hands words from elsewhere to a session that is open, and waits for the answer.
     pub(super) async fn deliver_and_wait(
         &self,
         session: &str,
@@ -450,7 +450,7 @@ impl SessionManager {
     ) -> DeliveryResult {
         let Some(open) = self.get(session) else { return DeliveryResult::NotOpen };
         let answered = loop {
-            // A turn that runs is not disturbed: what is due waits for its end.
+            // A running turn is not interrupted: due work waits for its end.
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return DeliveryResult::NotDelivered,
@@ -490,7 +490,7 @@ impl SessionDelivery for SessionManager {
             open.session.agent.handle.follow_up(text);
             return true;
         }
-        // Nothing runs there, so it goes into the store like a note for any other conversation.
+        // Nothing runs there, so the message goes to the store's inbox.
         false
     }
 }

@@ -1,4 +1,4 @@
-//! `/api/tasks`: what runs in the background of this process, commands and agents.
+//! `/api/tasks`: background commands and agents of this process.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl AppState {
         Ok(json!({ "task": task_json(&now, &dialect, &session) }))
     }
 
-    /// Stops an agent by its conversation. `false`: it does not run here.
+    /// Stops an agent by its session. `false`: it does not run here.
     pub(super) async fn stop_agent(&self, record: &SessionRecord) -> bool {
         let Some(parent) = &record.parent else { return false };
         let Some((_, session)) = self.all_sessions().into_iter().find(|(_, it)| it.id == *parent) else { return false };
@@ -156,7 +156,7 @@ fn task_json(found: &BackgroundEntry, dialect: &str, session: &Session) -> Value
         BackgroundEntry::Agent(_) => None,
     };
     let ran = SignedDuration::try_from(ran).unwrap_or_default();
-    // Nobody knows when something ended that is over.
+    // The end time of an ended task is unknown.
     let started = Timestamp::now().checked_sub(ran).ok().filter(|_| state == WorkState::Running);
     json!({
         "id": id, "kind": kind, "session": session.id, "dialect": dialect, "command": truncate_text(what), "state": state,

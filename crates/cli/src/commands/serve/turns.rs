@@ -1,4 +1,4 @@
-//! Which conversations are at work in this process, whoever began it: a person, a schedule, a webhook, an agent.
+//! The active sessions of this process, started by a person, a schedule, a webhook or an agent.
 
 use std::{
     collections::HashMap,
@@ -13,13 +13,13 @@ use helve_contract::{
 
 use super::{board::truncate_text, hub::EventBus};
 
-/// Conversations at work, with how many turns each.
+/// Active sessions with their number of turns.
 pub(super) struct ActiveTurns {
     event_bus: Arc<EventBus>,
     working: Mutex<HashMap<String, usize>>,
 }
 
-/// A turn that has begun. It ends when this is dropped, at the latest.
+/// A running turn. Dropping it ends the turn.
 pub(super) struct ActiveTurn {
     turns: Arc<ActiveTurns>,
     session: String,
@@ -45,7 +45,7 @@ impl ActiveTurns {
         }
     }
 
-    /// Whether a conversation is at work.
+    /// Whether a session is at work.
     pub(super) fn is_working(&self, session: &str) -> bool {
         self.lock().contains_key(session)
     }
@@ -110,7 +110,7 @@ impl Drop for ActiveTurn {
     }
 }
 
-/// The words of a message, in short: calls by their names, results by their beginning.
+/// A short form of a message: calls by name, results by their beginning.
 fn message_text(message: &Message) -> String {
     const SHORT: usize = 500;
     let short = |text: &str| text.chars().take(SHORT).collect::<String>();
