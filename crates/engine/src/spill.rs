@@ -24,7 +24,7 @@ const ORIGIN: &str = "origin";
 /// The longest origin that is read back, in bytes.
 const MAX_ORIGIN: usize = 1000;
 
-/// Whether this process recorded an origin. Sessions that share a directory have a [`TaskSpill`] each.
+/// Whether this process recorded an origin. Sessions that share a directory have a [`Spill`] each.
 static HAS_RECORDED_ORIGIN: AtomicBool = AtomicBool::new(false);
 
 /// A private directory for spill files. Their names are random, and they expire.
