@@ -1,8 +1,8 @@
-//! A sandbox of the E2B service, or of one that speaks its API: made for a session, ended with it.
+//! A sandbox of the E2B service or a compatible one: created for a session and ended with it.
 //!
-//! The far end of [`RemoteClient`] runs inside: this program is uploaded (or named, where the template has it), started as a
-//! process of the sandbox, and spoken to through that process's input and output. Files and programs there keep all
-//! the promises that they keep here, which the service's own calls for files do not make.
+//! The server side of [`RemoteClient`] runs inside. This program is uploaded (or the template contains it), started
+//! as a process of the sandbox, and reached through that process's input and output. Files and programs then have the
+//! same guarantees as local ones; the file API of the service does not give them.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -17,49 +17,48 @@ use tokio::{
 
 use crate::RemoteClient;
 
-/// Where the service itself is.
 const DEFAULT_API_URL: &str = "https://api.e2b.app";
-/// The port of the daemon in a sandbox.
+/// The port of the sandbox's daemon.
 const DAEMON_PORT: u16 = 49983;
-/// How long a sandbox outlives a session that was cut off. A session that lives renews it three times as often.
+/// How long a sandbox outlives a disconnected session. A live session renews it three times in this period.
 const SANDBOX_TTL: Duration = Duration::from_secs(300);
-/// How long one call may take. The upload of the program is one of them.
+/// The timeout of one request, including the upload of the program.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
-/// The most input that is sent in one call.
+/// The maximum input per request.
 const MAX_INPUT_BYTES: usize = 512 << 10;
-/// The longest event of a process.
+/// The maximum size of a process event.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// Makes the roots, and becomes the far end.
+/// Creates the roots and executes the server side.
 const BOOTSTRAP_SCRIPT: &str = r#"program=$1; level=$2; shift 2
 mkdir -p -- "$@" || exit 1
 case $program in /*) chmod u+x "$program" || exit 1 ;; esac
 exec "$program" host-serve --set sandbox.level="$level" 2>/dev/null"#;
 
-/// What an operator decides about sandboxes. Nothing in it comes from the model or from the project.
+/// The operator's settings for sandboxes. Nothing in it comes from the model or the project.
 #[derive(Clone)]
 pub struct E2bConfig {
-    /// Where the API is; the service's own address without it.
+    /// The URL of the API. Default: the E2B service.
     pub url: Option<String>,
-    /// Where the daemons of sandboxes are reached, when not at an address of each sandbox's own.
+    /// The URL of the sandbox daemons, if sandboxes do not have their own addresses.
     pub sandbox_url: Option<String>,
-    /// The key.
+    /// The API key.
     pub key: String,
-    /// The template; `base` without it.
+    /// The template. Default: `base`.
     pub template: Option<String>,
-    /// Who programs are in the sandbox; `user` without it.
+    /// The user that programs run as in the sandbox. Default: `user`.
     pub user: Option<String>,
-    /// Where the program is put; `/home/USER/.helve` without it.
+    /// The directory for the uploaded program. Default: `/home/USER/.helve`.
     pub home: Option<PathBuf>,
-    /// The program in the template that is the far end; without it this program is uploaded.
+    /// The `helve` program in the template. Default: this program is uploaded.
     pub program: Option<String>,
-    /// The file that is uploaded instead of this program, for sandboxes of another kind of machine.
+    /// The file to upload instead of this program, for sandboxes with another architecture.
     pub upload: Option<PathBuf>,
     /// Whether the sandbox has a network.
     pub network: bool,
 }
 
-/// The key is not shown.
+/// Does not print the key.
 impl std::fmt::Debug for E2bConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("E2b").field("url", &self.url).field("template", &self.template).finish_non_exhaustive()
@@ -67,7 +66,7 @@ impl std::fmt::Debug for E2bConfig {
 }
 
 impl E2bConfig {
-    /// With this key, and everything else as usual.
+    /// Creates settings with this key and default values.
     pub fn with_key(key: impl Into<String>) -> Self {
         Self {
             url: None,
@@ -82,7 +81,7 @@ impl E2bConfig {
         }
     }
 
-    /// Makes a sandbox for a session. It is ended when the host and its last program are dropped.
+    /// Creates a sandbox for a session. It ends when the host and its last program are dropped.
     pub async fn open(&self, workspace: &Workspace) -> Result<RemoteClient> {
         let url = self.url.as_deref().unwrap_or(DEFAULT_API_URL).trim_end_matches('/').to_owned();
         require_https(&url)?;
@@ -107,7 +106,7 @@ impl E2bConfig {
         })
     }
 
-    /// Asks the service whether it accepts the key. No sandbox is made.
+    /// Checks that the service accepts the key. Creates no sandbox.
     pub async fn probe(&self) -> Result<Vec<String>> {
         let url = self.url.as_deref().unwrap_or(DEFAULT_API_URL).trim_end_matches('/').to_owned();
         require_https(&url)?;
@@ -131,7 +130,7 @@ impl E2bConfig {
         let id = made["sandboxID"].as_str().filter(|id| is_safe_segment(id));
         let id = id.ok_or_else(|| Error::failed("the service made a sandbox without a name"))?.to_owned();
         let domain = made["domain"].as_str().filter(|it| is_safe_segment(it)).unwrap_or("e2b.app");
-        // At the service each sandbox has a name of its own; elsewhere a header says which one is meant.
+        // The service gives each sandbox a host name; other deployments select it by a header.
         let daemon = match &self.sandbox_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None if self.url.is_none() => format!("https://{DAEMON_PORT}-{id}.{domain}"),
@@ -150,7 +149,7 @@ impl E2bConfig {
         Ok(std::sync::Arc::new(sandbox))
     }
 
-    /// Puts this program into the sandbox.
+    /// Uploads this program into the sandbox.
     async fn upload(&self, sandbox: &E2bSandbox) -> Result<String> {
         let own = self.upload.clone().unwrap_or_else(|| "/proc/self/exe".into());
         let bytes =
@@ -177,7 +176,7 @@ impl E2bConfig {
         Ok(path)
     }
 
-    /// Starts the far end, and waits until it has a number.
+    /// Starts the server side and waits for its pid.
     async fn start(&self, sandbox: &E2bSandbox, program: &str, workspace: &Workspace) -> Result<(u64, E2bEvents)> {
         let roots = workspace.roots().iter().map(|root| root.dir.display().to_string());
         let fixed = ["-c", BOOTSTRAP_SCRIPT, "helve", program, "external"].map(str::to_owned);
@@ -200,7 +199,7 @@ impl E2bConfig {
     }
 }
 
-/// A key and all that is done with it must not go over a line that anybody can read.
+/// Refuses plain HTTP: it would expose the key and all content.
 fn require_https(url: &str) -> Result<()> {
     let parsed = reqwest::Url::parse(url).map_err(|error| Error::failed(format!("`{url}` is no address: {error}")))?;
     let host = parsed.host_str().unwrap_or_default().trim_matches(['[', ']']);
@@ -213,28 +212,28 @@ fn require_https(url: &str) -> Result<()> {
 }
 
 fn client(url: &str) -> Result<Client> {
-    // A second call finds it installed, which is as good.
+    // An error means that a provider is already installed, which is sufficient.
     _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder().redirect(Policy::none()).connect_timeout(Duration::from_secs(15));
     if url.starts_with("http://") {
-        // No certificate is ever looked at, and there may be none on this machine.
+        // The test server uses no TLS, and this machine may have no certificates.
         builder = builder.tls_certs_only([]).no_proxy();
     }
     builder.build().map_err(|error| Error::failed(format!("the client of the service cannot be made: {error}")))
 }
 
-/// A part of an address: nothing that could lead elsewhere.
+/// Whether text is safe as a URL segment.
 fn is_safe_segment(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.'))
 }
 
-/// Text for a query.
+/// Percent-encodes text for a query.
 fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     text.bytes().map(|it| if plain(it) { char::from(it).to_string() } else { format!("%{it:02X}") }).collect()
 }
 
-/// A sandbox, ended when it is dropped.
+/// A sandbox that ends when it is dropped.
 struct E2bSandbox {
     client: Client,
     url: String,
@@ -246,7 +245,7 @@ struct E2bSandbox {
 }
 
 impl E2bSandbox {
-    /// A call to the sandbox's daemon.
+    /// A request to the sandbox's daemon.
     fn call(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self
             .client
@@ -264,7 +263,7 @@ impl E2bSandbox {
 
 impl Drop for E2bSandbox {
     fn drop(&mut self) {
-        // A client belongs to the runtime that made it; the farewell has its own.
+        // A client belongs to the runtime that created it, so the cleanup creates another one.
         let (url, key) = (format!("{}/sandboxes/{}", self.url, self.id), std::mem::take(&mut self.key));
         crate::parting::block_on_cleanup(async move {
             if let Ok(client) = client(&url) {
@@ -274,7 +273,7 @@ impl Drop for E2bSandbox {
     }
 }
 
-/// What carries the pipe to the far end. Dropping it ends the sandbox.
+/// The transport of the connection. Dropping it ends the sandbox.
 struct E2bTransport {
     _sandbox: std::sync::Arc<E2bSandbox>,
     tasks: [AbortHandle; 3],
@@ -286,7 +285,6 @@ impl Drop for E2bTransport {
     }
 }
 
-/// A body of JSON.
 trait JsonBody {
     fn json_body(self, value: &Value) -> Self;
 }
@@ -297,7 +295,7 @@ impl JsonBody for RequestBuilder {
     }
 }
 
-/// Sends a request; what is not a success is an error in the service's words.
+/// Sends a request and returns an error with the service's message unless it succeeds.
 async fn send_checked(what: &str, request: RequestBuilder) -> Result<Response> {
     let response = request.send().await.map_err(|error| {
         let error = error.without_url();
@@ -316,7 +314,7 @@ async fn send_checked(what: &str, request: RequestBuilder) -> Result<Response> {
     Err(Error::failed(format!("the sandbox service did not {what} ({}): {why}", status.as_u16())))
 }
 
-/// The same for an answer in JSON.
+/// Like `send_checked`, and parses the response as JSON.
 async fn send_json(what: &str, request: RequestBuilder) -> Result<Value> {
     let body = send_checked(what, request).await?.bytes().await;
     let body =
@@ -324,7 +322,7 @@ async fn send_json(what: &str, request: RequestBuilder) -> Result<Value> {
     serde_json::from_slice(&body).map_err(|_| Error::failed("the sandbox service answered something else than JSON"))
 }
 
-/// A message of a stream: a flag, a length, and JSON.
+/// Encodes a stream message: a flag, a length and JSON.
 fn envelope(value: &Value) -> Vec<u8> {
     let body = value.to_string();
     let mut message = vec![0];
@@ -333,14 +331,13 @@ fn envelope(value: &Value) -> Vec<u8> {
     message
 }
 
-/// The events of a process.
 struct E2bEvents {
     response: Response,
     had: Vec<u8>,
 }
 
 impl E2bEvents {
-    /// The next event; `None` when there are no more.
+    /// Returns the next event; `None` at the end.
     async fn next(&mut self) -> Result<Option<Value>> {
         let broken = || Error::failed("the sandbox sent something else than events");
         loop {
@@ -366,7 +363,7 @@ impl E2bEvents {
     }
 }
 
-/// Passes on what the far end writes.
+/// Forwards the output of the server side.
 async fn forward_output(mut events: E2bEvents, mut to: DuplexStream) {
     while let Ok(Some(event)) = events.next().await {
         if let Some(text) = event["data"]["stdout"].as_str() {
@@ -381,7 +378,7 @@ async fn forward_output(mut events: E2bEvents, mut to: DuplexStream) {
     }
 }
 
-/// Sends what the far end is to read, in order, as much as there is at a time.
+/// Forwards input to the server side in order, in the largest available chunks.
 async fn forward_input(sandbox: std::sync::Arc<E2bSandbox>, pid: u64, mut from: DuplexStream) {
     let mut bytes = Vec::with_capacity(MAX_INPUT_BYTES);
     loop {
@@ -398,13 +395,13 @@ async fn forward_input(sandbox: std::sync::Arc<E2bSandbox>, pid: u64, mut from: 
             break;
         }
     }
-    // The far end ends everything when its input does; a signal makes sure.
+    // The server side exits when its input closes; the signal makes sure.
     let wanted = json!({ "process": { "pid": pid }, "signal": "SIGNAL_SIGTERM" });
     let request = sandbox.call(Method::POST, "/process.Process/SendSignal").timeout(REQUEST_TIMEOUT).json_body(&wanted);
     _ = send_checked("send a signal", request).await;
 }
 
-/// Keeps the sandbox alive as long as the session is.
+/// Renews the sandbox's lifetime while the session is alive.
 async fn renew_lease(sandbox: std::sync::Arc<E2bSandbox>) {
     loop {
         tokio::time::sleep(SANDBOX_TTL / 3).await;

@@ -1,4 +1,4 @@
-//! The kinds of hosts that settings can name, how each is opened for a session, and how it is checked.
+//! The kinds of hosts that settings can select: how to open and probe each.
 
 use std::{
     env,
@@ -17,7 +17,7 @@ use crate::{
     remote::{Connect, check_folder},
 };
 
-/// Where a session's files live and its commands run, with the settings of each kind.
+/// Where a session's files are and where its commands run, with the settings of each kind.
 ///
 /// | kind | files | commands |
 /// |---|---|---|
@@ -26,13 +26,14 @@ use crate::{
 /// | `Ssh` | on the other machine | on the other machine |
 /// | `E2b` | in the service's sandbox, gone at the session's end | in the same sandbox |
 ///
-/// With `Ssh` and `E2b` the session's first root is [`far_workspace`](Self::far_workspace). Other roots stay here.
+/// With `Ssh` and `E2b` the session's first root is [`far_workspace`](Self::far_workspace). Other roots stay on this
+/// machine.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one value for each session")]
 pub enum HostSettings {
     /// This machine.
     Local(SandboxConfig),
-    /// This machine's files, and a container for commands.
+    /// Files on this machine, commands in a container.
     Docker(DockerConfig),
     /// Another machine, over `ssh`.
     Ssh(SshHost),
@@ -43,30 +44,30 @@ pub enum HostSettings {
 /// A host on another machine that runs `helve host-serve` over `ssh`.
 #[derive(Clone, Debug)]
 pub struct SshHost {
-    /// How to reach it.
+    /// The connection settings.
     pub connection: SshConfig,
-    /// The workspace folder over there: absolute, and existing.
+    /// The workspace directory on the other machine: absolute and existing.
     pub workspace: PathBuf,
 }
 
-/// A host in a sandbox of the E2B service. The sandbox is made at the first use and ended with the session.
+/// A host in a sandbox of the E2B service. The sandbox is created at the first use and ends with the session.
 #[derive(Clone, Debug)]
 pub struct E2bHost {
     /// The environment variable that holds the API key.
     pub key_variable: String,
-    /// Where the API is; the service's own address without it.
+    /// The URL of the API. Default: the E2B service.
     pub url: Option<String>,
-    /// Where the daemons of sandboxes are reached, when not at an address of each sandbox's own.
+    /// The URL of the sandbox daemons, if sandboxes do not have their own addresses.
     pub sandbox_url: Option<String>,
-    /// The template; `base` without it.
+    /// The template. Default: `base`.
     pub template: Option<String>,
-    /// Who programs are in the sandbox; `user` without it.
+    /// The user that programs run as in the sandbox. Default: `user`.
     pub user: Option<String>,
-    /// The `helve` in the template; without it this program is uploaded.
+    /// The `helve` program in the template. Default: this program is uploaded.
     pub program: Option<String>,
     /// Whether the sandbox has a network.
     pub network: bool,
-    /// The workspace folder in the sandbox, which is made there and begins empty.
+    /// The workspace directory in the sandbox. It is created there and starts empty.
     pub workspace: PathBuf,
 }
 
@@ -86,7 +87,7 @@ impl Default for E2bHost {
 }
 
 impl E2bHost {
-    /// The service with its key.
+    /// Reads the API key and returns the service settings.
     fn service(&self) -> Result<E2bConfig> {
         let key = env::var(&self.key_variable).ok().filter(|key| !key.is_empty()).ok_or_else(|| {
             Error::failed(format!("the environment variable {} holds no E2B key; set it", self.key_variable))
@@ -114,7 +115,7 @@ impl HostSettings {
         }
     }
 
-    /// The workspace folder, where it is on another machine. It is the first root of the session then.
+    /// The workspace directory on another machine, if the host has one. It becomes the first root of the session.
     pub fn far_workspace(&self) -> Option<&Path> {
         match self {
             Self::Local(_) | Self::Docker(_) => None,
@@ -123,8 +124,8 @@ impl HostSettings {
         }
     }
 
-    /// The host for a session. Nothing is started or connected before its first use. `journal` is a private folder for
-    /// notes of changes to several files of this machine.
+    /// Opens the host for a session. It starts and connects nothing before the first use. `journal` is a private
+    /// directory for the journal of multi-file changes on this machine.
     pub fn open(self, workspace: &Workspace, journal: Option<PathBuf>) -> Result<Arc<dyn Host>> {
         let noted = |local: LocalHost| match journal {
             Some(folder) => local.with_journal(folder),
@@ -143,7 +144,7 @@ impl HostSettings {
         })
     }
 
-    /// Tries whether the host can be used, and says what was found, one fact an entry. The error says what to do.
+    /// Checks that the host can be used and returns the facts found. The error says what to do.
     pub async fn probe(&self) -> Result<Vec<String>> {
         match self {
             Self::Local(settings) => {

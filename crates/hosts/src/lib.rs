@@ -1,4 +1,4 @@
-//! Makers of [`Host`](helve_contract::ports::Host): where files live and programs run.
+//! Implementations of [`Host`](helve_contract::ports::Host): where files are and where programs run.
 
 mod docker;
 mod e2b;

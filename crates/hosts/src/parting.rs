@@ -1,11 +1,12 @@
-//! What must still be done when something far away is let go of: a container removed, a sandbox ended.
+//! Cleanup of remote resources on drop: removes a container, ends a sandbox.
 
 use std::{thread, time::Duration};
 
-/// The longest that a drop may take.
+/// The maximum duration of a drop.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Does the work on a thread of its own, because a drop cannot wait and the runtime may be ending, and waits for it.
+/// Runs the cleanup on a separate thread and waits for it, because drop is not async and the runtime may be shutting
+/// down.
 pub(crate) fn block_on_cleanup(work: impl Future<Output = ()> + Send + 'static) {
     let thread = thread::Builder::new().name("helve-parting".to_owned()).spawn(move || {
         if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {

@@ -1,4 +1,4 @@
-//! The far end of a connection, for tests: a host over standard input and output, or one command of a list.
+//! Test binary: serves a host over standard input and output, or runs one command of an allowlist.
 
 use std::{env, fs, io, process::ExitCode, sync::Arc};
 
@@ -21,7 +21,7 @@ fn serve_stdio() -> io::Result<ExitCode> {
     let host = Arc::new(LocalHost::with_spawner(Arc::new(sandbox)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(host, tokio::io::stdin(), tokio::io::stdout()))?;
-    // A thread that waits for input nobody sends does not hold up the end.
+    // A thread that waits for input does not delay the exit.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! A binary that is nothing but the inner stage: what tests put between themselves and the commands they run.
+//! Test binary that is only the sandbox init helper. Tests put it between themselves and the commands that they run.
 
 fn main() {
     helve_hosts::run_helper_if_requested();

@@ -1,4 +1,4 @@
-//! The few calls of the Docker Engine API that a session needs, in its own words.
+//! The calls of the Docker Engine API that a session needs, as typed methods.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub(super) struct DockerClient {
     display_address: String,
 }
 
-/// A program of a container, seen from outside.
+/// The state of a program in a container, as the engine reports it.
 pub(super) struct ExecStatus {
     pub(super) running: bool,
     pub(super) code: Option<i32>,
@@ -29,7 +29,7 @@ impl DockerClient {
         Ok(Self { address, display_address: endpoint.to_owned() })
     }
 
-    /// Makes a container; `None` when its image is missing.
+    /// Creates a container; returns `None` if its image is missing.
     pub(super) async fn create(&self, wanted: &Value) -> Result<Option<String>> {
         let (status, answer) = self.call("POST", "/containers/create", Some(wanted)).await?;
         match (status, answer["Id"].as_str()) {
@@ -39,7 +39,6 @@ impl DockerClient {
         }
     }
 
-    /// The engine's version.
     pub(super) async fn version(&self) -> Result<String> {
         match self.call("GET", "/version", None).await? {
             (200, answer) => Ok(answer["Version"].as_str().unwrap_or("of an unknown version").to_owned()),
@@ -48,7 +47,7 @@ impl DockerClient {
     }
 
     pub(super) async fn has_image(&self, image: &str) -> Result<bool> {
-        // The engine takes these three as they are in a path.
+        // The engine accepts these three characters unescaped in a path.
         let name = percent_encode(image).replace("%2F", "/").replace("%3A", ":").replace("%40", "@");
         match self.call("GET", &format!("/images/{name}/json"), None).await? {
             (200, _) => Ok(true),
@@ -58,12 +57,12 @@ impl DockerClient {
     }
 
     pub(super) async fn pull(&self, image: &str) -> Result<()> {
-        // A name may hold a port and a path; what comes after the last slash may hold a tag.
+        // A name may contain a port and a path; the part after the last slash may contain a tag.
         let name = image.rsplit('/').next().unwrap_or(image);
         let tag = if name.contains([':', '@']) { "" } else { "&tag=latest" };
         let path = format!("/images/create?fromImage={}{tag}", percent_encode(image));
         let (status, answer) = self.call("POST", &path, None).await?;
-        // The body is a line for each step; the last one says what went wrong.
+        // The body has one line for each step; the last line contains the error.
         if status == 200 && answer["error"].is_null() {
             return Ok(());
         }
@@ -79,7 +78,7 @@ impl DockerClient {
 
     pub(super) async fn remove(&self, id: &str) -> Result<()> {
         match self.call("DELETE", &format!("/containers/{id}?force=true&v=true"), None).await? {
-            // Gone, or going already.
+            // The container is already removed or being removed.
             (204 | 404 | 409, _) => Ok(()),
             (status, answer) => Err(api_error("remove the container", status, &answer)),
         }
@@ -95,7 +94,7 @@ impl DockerClient {
         }
     }
 
-    /// Starts a prepared program, and hands out the stream that leads to it.
+    /// Starts a prepared program and returns the stream that is connected to it.
     pub(super) async fn start_attached(&self, id: &str, terminal: bool) -> Result<BufReader<Box<dyn ByteStream>>> {
         let body = json!({ "Detach": false, "Tty": terminal }).to_string();
         let path = format!("/exec/{id}/start");
@@ -111,7 +110,7 @@ impl DockerClient {
         }
     }
 
-    /// Starts a prepared program that nobody listens to.
+    /// Starts a prepared program without a stream.
     pub(super) async fn start_detached(&self, id: &str) -> Result<()> {
         let body = json!({ "Detach": true, "Tty": false });
         match self.call("POST", &format!("/exec/{id}/start"), Some(&body)).await? {
@@ -139,7 +138,7 @@ impl DockerClient {
         let answered = async {
             let answer = http::send(&self.address, method, path, body.as_ref().map(String::as_bytes), false).await?;
             let status = answer.status;
-            // These have no body, whatever the head says.
+            // These responses have no body, whatever the headers say.
             let body = if matches!(status, 204 | 304) { Vec::new() } else { answer.body().await? };
             Ok((status, parse_last_json_line(&body)))
         };
@@ -151,7 +150,7 @@ impl DockerClient {
     }
 }
 
-/// The JSON of a body, the last line of several; nothing where there is none.
+/// Parses the last line of a body as JSON; returns null if the body is empty.
 fn parse_last_json_line(body: &[u8]) -> Value {
     serde_json::from_slice(body)
         .or_else(|error| {
@@ -166,7 +165,7 @@ fn api_error(what: &str, status: u16, answer: &Value) -> Error {
     Error::failed(format!("the container engine did not {what} ({status}): {why}"))
 }
 
-/// Text for a query.
+/// Percent-encodes text for a query.
 fn percent_encode(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

@@ -1,5 +1,5 @@
-//! As much HTTP/1.1 as the engine's API needs: one request a connection, a body in one piece or in chunks, and the
-//! upgrade to a plain stream. A client library would bring a pool, which a stream that is taken over has no use for.
+//! A minimal HTTP/1.1 client for the engine's API: one request per connection, plain or chunked bodies, and the
+//! upgrade to a raw stream. A client library would add a connection pool, which upgraded streams cannot use.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -9,19 +9,17 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest head of an answer.
+/// The maximum size of a response head.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// The longest body that is read whole.
+/// The maximum size of a body that is read into memory.
 const MAX_BODY_BYTES: u64 = 16 << 20;
 
-/// Where an engine listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EngineAddress {
-    /// At a socket of this machine.
+    /// A Unix socket on this machine.
     Unix(PathBuf),
-    /// At a port; `host:port`.
+    /// A TCP address as `host:port`.
     Tcp(String),
 }
 
@@ -54,17 +52,15 @@ pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> ByteStream for T {}
 
-/// What came back.
 pub(super) struct DockerResponse {
-    /// The code.
     pub(super) status: u16,
     length: Option<u64>,
     chunked: bool,
-    /// The connection, with what has been read of it and not used yet.
+    /// The connection, with bytes that were read but not used yet.
     pub(super) stream: BufReader<Box<dyn ByteStream>>,
 }
 
-/// Sends a request and reads the head of the answer. `upgrade` asks for the connection itself.
+/// Sends a request and reads the response head. `upgrade` requests the connection as a raw stream.
 pub(super) async fn send(
     address: &EngineAddress,
     method: &str,
@@ -111,7 +107,7 @@ impl DockerResponse {
         Ok(Self { status, length, chunked, stream })
     }
 
-    /// The whole body. One that is too long is an error.
+    /// Reads the whole body. A body above the limit is an error.
     pub(super) async fn body(mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         if !self.chunked {
@@ -135,7 +131,7 @@ impl DockerResponse {
     }
 }
 
-/// One line of a head, without its end.
+/// Reads one line of a head, without its line ending.
 async fn read_line(stream: &mut (impl AsyncRead + Unpin), left: &mut usize) -> io::Result<String> {
     let mut bytes = Vec::new();
     loop {

@@ -1,7 +1,7 @@
-//! Programs in a container of this session's own, through the Docker Engine API; files stay with [`LocalHost`].
+//! Runs programs in a container for each session, through the Docker Engine API; files stay with [`LocalHost`].
 //!
-//! The roots are bind mounts at the same paths inside and outside, so that a file has one name wherever it is read.
-//! File tools therefore work on this machine, with all that they promise there, and only programs go to the container.
+//! The roots are bind mounts with the same paths inside and outside, so a file has one name everywhere. File tools
+//! work on this machine with the guarantees of [`LocalHost`]; only programs run in the container.
 
 mod api;
 mod http;
@@ -27,26 +27,28 @@ use crate::{
     sandbox::{environment, hidden_places, path_rules},
 };
 
-/// What an operator decides about containers. Nothing in it comes from the model or from the project.
+/// The operator's settings for containers. Nothing in it comes from the model or the project.
 #[derive(Clone, Debug)]
 pub struct DockerConfig {
-    /// Where the engine listens: `unix:///var/run/docker.sock`, `tcp://127.0.0.1:2375`.
+    /// The address of the engine: `unix:///var/run/docker.sock`, `tcp://127.0.0.1:2375`.
     pub endpoint: String,
-    /// The image. It needs a shell, and nothing else.
+    /// The image. It needs only a shell.
     pub image: String,
-    /// Who programs are, as `uid:gid`. Without it: this process's own user, and `nobody` where that is root.
+    /// The user that programs run as, as `uid:gid`. Default: the user of this process, or `nobody` if that is root.
     pub user: Option<String>,
     /// The network: `none`, `bridge`, or the name of one.
     pub network: String,
-    /// Bytes of memory for the whole container.
+    /// The memory limit of the whole container, in bytes.
     pub memory: u64,
-    /// How many processes it may have.
+    /// The maximum number of processes in the container.
     pub processes: u64,
-    /// Names of this process's variables that programs get, as in [`SandboxConfig`](crate::SandboxConfig).
+    /// Names of environment variables that programs inherit, as in [`SandboxConfig`](crate::SandboxConfig).
     pub inherited: Vec<String>,
-    /// Names beneath each root that programs may not change: `.git/hooks`. Those that exist are mounted read-only.
+    /// Names beneath each root that programs must not change, such as `.git/hooks`. Existing ones are mounted
+    /// read-only.
     pub protected: Vec<String>,
-    /// Helve's own folders and files: programs never see them, nor keys and tokens, whatever root contains them.
+    /// Helve's private directories and files. Programs never see them, nor keys and tokens, even where a root
+    /// contains them.
     pub private: Vec<PathBuf>,
 }
 
@@ -67,17 +69,17 @@ impl Default for DockerConfig {
 }
 
 impl DockerConfig {
-    /// Makes a container for a session and starts it. It is removed when the host and its last program are dropped.
+    /// Creates and starts a container for a session. It is removed when the host and its last program are dropped.
     pub async fn open(&self, workspace: &Workspace) -> Result<LocalHost> {
         Ok(LocalHost::with_spawner(Arc::new(self.start(workspace).await?)))
     }
 
-    /// The same, with a container that is made for the first program.
+    /// Like `open`, but creates the container when the first program starts.
     pub fn open_lazy(self, workspace: Workspace) -> LocalHost {
         LocalHost::with_spawner(Arc::new(LazyContainer { docker: self, workspace, container: OnceCell::new() }))
     }
 
-    /// Asks the engine for its version, and whether it has the image.
+    /// Queries the engine's version and checks that the image exists.
     pub async fn probe(&self) -> Result<Vec<String>> {
         let api = DockerClient::connect(&self.endpoint)?;
         let found =
@@ -98,19 +100,19 @@ impl DockerConfig {
                 made.ok_or_else(|| Error::failed(format!("the image {} was pulled and is not there", self.image)))?
             }
         };
-        // From here on dropping it removes it, whatever goes wrong.
+        // From here on the guard removes the container when it is dropped, also after an error.
         let held = Arc::new(ContainerGuard { api, id });
         held.api.start(&held.id).await?;
         let inherited = environment::inherited(&self.inherited).collect();
         Ok(Container { held, has_network: self.network != "none", inherited })
     }
 
-    /// The container, in the engine's words.
+    /// The request body that creates the container.
     fn container_spec(&self, workspace: &Workspace) -> Result<Value> {
         let mut mounts = Vec::new();
         for root in workspace.roots() {
             if workspace.is_vault(root) {
-                // Nothing is seen in its place, where another root contains it.
+                // The vault is hidden where another root contains it.
                 let covered = |other: &Arc<Root>| !workspace.is_vault(other) && root.dir.starts_with(&other.dir);
                 if workspace.roots().iter().any(covered) {
                     mounts.push(json!({ "Type": "tmpfs", "Target": root.dir, "ReadOnly": true }));
@@ -129,11 +131,11 @@ impl DockerConfig {
             workspace.roots().iter().any(|root| root.dir == Path::new(target))
                 || !hidden.iter().any(|place| Path::new(target).starts_with(place))
         });
-        // The engine mounts by depth, so that a root inside a hidden folder comes after it.
+        // The engine mounts by depth, so that a root inside a hidden directory comes after it.
         mounts.extend(hidden.iter().map(|place| hide(place)));
         Ok(json!({
             "Image": self.image,
-            // Ends when it is told to; waits otherwise.
+            // Waits until it receives SIGTERM.
             "Entrypoint": ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"],
             "Cmd": [],
             "User": self.user.clone().unwrap_or_else(current_uid_gid),
@@ -157,7 +159,7 @@ impl DockerConfig {
         }))
     }
 
-    /// Whoever can reach the engine's socket is root on this machine.
+    /// Refuses a mount that contains the engine's socket: access to the socket is root access on this machine.
     fn check_mount(&self, dir: &Path) -> Result<()> {
         let socket = self.endpoint.strip_prefix("unix://").map(PathBuf::from);
         let real = socket.map(|it| it.canonicalize().unwrap_or(it));
@@ -171,7 +173,7 @@ impl DockerConfig {
     }
 }
 
-/// Nothing is seen in this place.
+/// A mount that hides a path.
 fn hide(place: &Path) -> Value {
     if place.is_dir() {
         json!({ "Type": "tmpfs", "Target": place, "ReadOnly": true })
@@ -189,7 +191,7 @@ fn current_uid_gid() -> String {
     if user.is_root() { "65534:65534".to_owned() } else { format!("{}:{}", user.as_raw(), group.as_raw()) }
 }
 
-/// A container, removed when it is dropped.
+/// A container that is removed when it is dropped.
 struct ContainerGuard {
     api: DockerClient,
     id: String,
@@ -205,9 +207,8 @@ impl Drop for ContainerGuard {
 /// The container of a session.
 struct Container {
     held: Arc<ContainerGuard>,
-    /// It has a network.
     has_network: bool,
-    /// Variables that every program gets.
+    /// Environment variables that every program gets.
     inherited: EnvVars,
 }
 
@@ -235,7 +236,7 @@ impl Spawn for Container {
     }
 }
 
-/// The container of a session that may never need one.
+/// The container of a session, created at the first use.
 struct LazyContainer {
     docker: DockerConfig,
     workspace: Workspace,

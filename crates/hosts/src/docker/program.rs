@@ -1,4 +1,4 @@
-//! A program in a container.
+//! A program in a container: start, output, input, signals and exit.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -16,27 +16,27 @@ use tokio::{
 
 use super::{ContainerGuard, http::ByteStream};
 
-/// The most that is taken from a frame at once.
+/// The maximum number of bytes taken from a frame at once.
 const READ_CHUNK_BYTES: u32 = 64 << 10;
-/// How often the engine is asked whether a quiet program has ended.
+/// The interval at which a program without output is polled for its exit.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How many pieces of input wait for a program to read them.
+/// The maximum number of input chunks that wait for the program to read them.
 const MAX_PENDING_INPUT: usize = 256;
-/// The variable by which a program and all that came from it are known.
+/// The environment variable that identifies a program and its descendants.
 const TASK_ENV_VAR: &str = "HELVE_TASK";
 
-/// Writes its number to standard error, merges the streams if the first argument asks for that, and becomes the program.
+/// Writes its pid to standard error, merges the streams if the first argument says so, and executes the program.
 const EXEC_PRELUDE: &str = r#"echo "$$" >&2
 if [ "$1" = merged ]; then exec 2>&1; fi
 shift
 exec "$@""#;
-/// The same for a script: bash where there is one, else sh; no profile is read.
+/// Like `EXEC_PRELUDE`, for a script: uses bash if available, otherwise sh; reads no profile.
 const SCRIPT_PRELUDE: &str = r#"echo "$$" >&2
 if [ "$1" = merged ]; then exec 2>&1; fi
 if command -v bash >/dev/null 2>&1; then exec bash --noprofile --norc -c "$2"; fi
 exec sh -c "$2""#;
-/// Signals the group of a program, and everything that carries its mark, wherever it went. What is killed is stopped
-/// first, so that it cannot outrun the walk by forking.
+/// Signals a program's process group and every process with its environment mark. It stops processes before it kills
+/// them, so that they cannot fork faster than the scan.
 const KILL_SCRIPT: &str = r#"send() {
   kill -s "$1" -- "-$2" 2>/dev/null
   for one in /proc/[0-9]*; do
@@ -47,27 +47,27 @@ if [ "$1" = KILL ]; then send STOP "$2" "$3"; fi
 send "$@"
 true"#;
 
-/// A program in a container. Dropping it kills it with all that it started.
+/// A program in a container. Dropping it kills the program and its descendants.
 pub(super) struct ExecProcess {
     container: Arc<ContainerGuard>,
     id: String,
     tag: String,
-    /// Its number inside; known when it has begun.
+    /// The pid inside the container; known after the start.
     pid: Option<String>,
     from: BufReader<ReadHalf<BufReader<Box<dyn ByteStream>>>>,
     input: Option<mpsc::Sender<Vec<u8>>>,
     terminal: bool,
     frame: FrameHeader,
-    /// Output that is not told before the program's number.
+    /// Output that arrived before the pid line was complete.
     buffered_output: Vec<u8>,
-    /// When the engine is asked next.
+    /// When the engine is polled next.
     next_poll: Instant,
-    /// The engine said that it ended; what still holds the output gets no longer than this.
+    /// The engine reported the exit; processes that still hold the output get no more time.
     exited: bool,
     end: Option<ProcessExit>,
 }
 
-/// Where in the stream of frames we are. Kept here, so that giving up a wait loses no byte.
+/// The parse position in the stream of frames. It is stored here, so that a cancelled read loses no bytes.
 #[derive(Default)]
 struct FrameHeader {
     head: Vec<u8>,
@@ -130,7 +130,7 @@ impl ExecProcess {
         Ok(program)
     }
 
-    /// The next piece of either stream; `None` at the end.
+    /// Returns the next chunk of either stream; `None` at the end.
     async fn next_chunk(&mut self) -> io::Result<Option<(bool, Vec<u8>)>> {
         if self.terminal {
             let mut bytes = vec![0; READ_CHUNK_BYTES as usize];
@@ -166,7 +166,7 @@ impl ExecProcess {
         Ok((count > 0).then_some((!is_error, bytes)))
     }
 
-    /// Takes the program's number off the front of its output; nothing until the line is whole.
+    /// Removes the pid line from the start of the output; returns nothing until the line is complete.
     fn strip_pid_line(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if self.pid.is_some() {
             return Some(bytes);
@@ -176,7 +176,7 @@ impl ExecProcess {
         let rest = self.buffered_output.split_off(end + 1);
         let line = String::from_utf8_lossy(&self.buffered_output).trim().to_owned();
         self.buffered_output = Vec::new();
-        // A shell that could not even start says so here instead.
+        // A shell that failed to start prints its error here instead.
         if line.parse::<u32>().is_err() {
             self.pid = Some(String::new());
             return Some([line.as_bytes(), b"\n", &rest].concat());
@@ -185,7 +185,7 @@ impl ExecProcess {
         (!rest.is_empty()).then_some(rest)
     }
 
-    /// How it ended, when the stream has.
+    /// Determines the exit status after the stream has ended.
     async fn finish(&mut self) -> ProcessExit {
         let mut code = None;
         for _ in 0..40 {
@@ -212,16 +212,17 @@ impl ExecProcess {
     }
 }
 
-/// Runs the ending of a program inside its container.
+/// Runs the kill script inside the container.
 async fn run_kill_script(held: &ContainerGuard, signal: &str, pid: &str, mark: &str) -> Result<()> {
-    // Without a number there is no group; the mark finds them all. No group has the number of the largest integer.
+    // Without a pid there is no group, but the mark finds all processes. No group has the largest integer as its
+    // number.
     let group = if pid.is_empty() { "2147483647" } else { pid };
     let argv = ["/bin/sh", "-c", KILL_SCRIPT, "helve", signal, group, mark];
     let id = held.api.create_exec(&held.id, &json!({ "Cmd": argv })).await?;
     held.api.start_detached(&id).await
 }
 
-/// Writes what is sent, and then ends the input. It waits for a program that does not read, and nobody waits for it.
+/// Writes queued input and then closes it. It waits for a program that does not read; nothing waits for this task.
 fn spawn_stdin_writer(mut to: WriteHalf<BufReader<Box<dyn ByteStream>>>) -> mpsc::Sender<Vec<u8>> {
     let (sender, mut queue) = mpsc::channel::<Vec<u8>>(MAX_PENDING_INPUT);
     tokio::spawn(async move {
@@ -251,7 +252,7 @@ impl Process for ExecProcess {
                     }
                     let seen = self.container.api.inspect(&self.id).await;
                     if matches!(&seen, Ok(seen) if !seen.running) {
-                        // It has ended; whoever still holds its output is ended too.
+                        // The program has exited; kill the processes that still hold its output.
                         _ = self.kill("KILL").await;
                         self.exited = true;
                     }
@@ -299,7 +300,7 @@ impl Process for ExecProcess {
         }
         self.kill(&signal.name()[3..]).await?;
         match signal {
-            // A stopped process hears of its end only when it goes on.
+            // A stopped process handles the signal only after SIGCONT.
             Signal::Terminate | Signal::HangUp | Signal::Interrupt | Signal::Quit => self.kill("CONT").await,
             _ => Ok(()),
         }

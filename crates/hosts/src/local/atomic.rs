@@ -1,4 +1,4 @@
-//! New content for a file: written beside it, synced, and then put in its place in one step.
+//! Atomic replacement of a file: write a temporary file beside it, sync it, and rename it.
 
 use std::{
     collections::HashMap,
@@ -28,21 +28,19 @@ use super::{
     names::{is_temporary, temp_name},
 };
 
-/// When a temporary file that nobody put in place counts as left behind, on a disk that does not know locks.
+/// The age after which an unused temporary file counts as stale, on a file system without locks.
 const STALE_AFTER: Duration = Duration::from_secs(3600);
 
-/// What is at a place now.
+/// What currently exists at a location.
 pub(super) enum CurrentEntry {
-    /// Nothing.
     Absent,
-    /// A regular file.
     File(Stat),
-    /// A link, so that the place is elsewhere.
+    /// A symbolic link: the actual location is elsewhere.
     Symlink,
 }
 
 impl CurrentEntry {
-    /// Looks, and refuses what cannot be replaced by a file.
+    /// Reads the current entry and refuses what a file cannot replace.
     pub(super) fn inspect(folder: &DirHandle, name: &OsStr) -> Result<Self, FsError> {
         let stat = match statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -57,7 +55,6 @@ impl CurrentEntry {
         }
     }
 
-    /// The file that is there.
     pub(super) fn file(&self) -> Option<&Stat> {
         match self {
             Self::File(stat) => Some(stat),
@@ -65,7 +62,7 @@ impl CurrentEntry {
         }
     }
 
-    /// Whether it is what the writer believes.
+    /// Checks that the current content is what the writer expects.
     pub(super) fn check_expectation(&self, expect: Expect, folder: &DirHandle, name: &OsStr) -> Result<(), FsError> {
         match (expect, self) {
             (Expect::Anything, _) | (Expect::Absent, Self::Absent) => Ok(()),
@@ -79,7 +76,7 @@ impl CurrentEntry {
     }
 }
 
-/// The content of an open file.
+/// Hashes the content of an open file.
 pub(super) fn read_content_hash(fd: &OwnedFd) -> Result<ContentDigest, Errno> {
     let mut pieces = ContentHasher::default();
     let mut buffer = vec![0; 64 << 10];
@@ -93,23 +90,23 @@ pub(super) fn read_content_hash(fd: &OwnedFd) -> Result<ContentDigest, Errno> {
     }
 }
 
-/// A temporary file beside the one it will be; removed when dropped before that.
+/// A temporary file beside its target; removed if dropped before the rename.
 pub(super) struct TempFile<'a> {
     folder: &'a DirHandle,
     name: String,
-    /// Held open and locked: as long as it is, nobody takes it for something left behind.
+    /// Open and locked, so that no other process treats it as stale.
     file: OwnedFd,
-    /// Something is there under the temporary name: the new content, or the old after an exchange.
+    /// A file exists under the temporary name: the new content, or the old content after an exchange.
     exists: bool,
-    /// What of the old file it could not take over.
+    /// Metadata of the old file that could not be preserved.
     lost: Lost,
 }
 
 impl<'a> TempFile<'a> {
-    /// Writes the content and puts it on disk, with the mode, owner and attributes of another file if there is one.
+    /// Writes and syncs the content, with the mode, owner and attributes of another file if given.
     pub(super) fn write(folder: &'a DirHandle, bytes: &[u8], like: Option<&InheritedMetadata>) -> Result<Self, Errno> {
         remove_stale_temp_files(folder);
-        // What it must not be read by before its owner and mode are set, nobody reads.
+        // Nobody else may read the file before its owner and mode are set.
         let mut draft = Self::begin(folder, if like.is_some() { 0o600 } else { 0o666 })?;
         write_all(&draft.file, bytes)?;
         if let Some(like) = like {
@@ -119,48 +116,47 @@ impl<'a> TempFile<'a> {
         Ok(draft)
     }
 
-    /// An empty file that is locked and has a name, with the bits of this mode that new files get.
+    /// Creates an empty, locked file with a new name and this mode (minus the umask).
     fn begin(folder: &'a DirHandle, mode: u32) -> Result<Self, Errno> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let name = temp_name()?;
             let file = openat(&folder.fd, &name, flags, Mode::from_raw_mode(mode))?;
             let draft = Self { folder, name, file, exists: true, lost: Lost::default() };
-            // A disk without locks goes by age instead.
+            // File systems without locks use the age instead.
             _ = flock(&draft.file, FlockOperation::LockExclusive);
-            // Somebody who sweeps may have been faster than the lock; then there is another name.
+            // A concurrent cleanup may remove the file before it is locked; then try another name.
             if fstat(&draft.file)?.st_nlink > 0 {
                 return Ok(draft);
             }
         }
     }
 
-    /// Which file it is.
     pub(super) fn inode(&self) -> Result<u64, Errno> {
         Ok(fstat(&self.file)?.st_ino)
     }
 
-    /// What of the old file it could not take over.
+    /// Metadata of the old file that could not be preserved.
     pub(super) fn lost(&self) -> &Lost {
         &self.lost
     }
 
-    /// Its name in the folder.
+    /// The file's name in the directory.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Puts it in its place, over whatever is there.
+    /// Renames it to its target and replaces what is there.
     pub(super) fn replace(mut self, name: &OsStr) -> Result<(), Errno> {
         renameat(&self.folder.fd, &self.name, &self.folder.fd, name)?;
         self.exists = false;
         Ok(())
     }
 
-    /// Puts it in its place, where nothing may be.
+    /// Renames it to its target, where nothing may exist.
     pub(super) fn create(&mut self, name: &OsStr) -> Result<(), Errno> {
         match renameat_with(&self.folder.fd, &self.name, &self.folder.fd, name, RenameFlags::NOREPLACE) {
-            // A disk that cannot promise it; the lock and the look before it have to do.
+            // The file system has no no-replace rename; the lock and the earlier check must suffice.
             Err(Errno::INVAL | Errno::NOSYS) => renameat(&self.folder.fd, &self.name, &self.folder.fd, name)?,
             result => result?,
         }
@@ -168,7 +164,7 @@ impl<'a> TempFile<'a> {
         Ok(())
     }
 
-    /// Changes places with a file. The old one is then under the temporary name.
+    /// Exchanges it with a file. The old file then has the temporary name.
     pub(super) fn exchange(&self, name: &OsStr) -> Result<(), Errno> {
         renameat_with(&self.folder.fd, &self.name, &self.folder.fd, name, RenameFlags::EXCHANGE)
     }
@@ -182,14 +178,14 @@ impl Drop for TempFile<'_> {
     }
 }
 
-/// What a new file takes over from an old one.
+/// Metadata that a new file takes over from an old one.
 pub(super) struct InheritedMetadata {
     stat: Stat,
     attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl InheritedMetadata {
-    /// Remembers a file in a folder. Refuses one that the user may not write, as writing into it would.
+    /// Records the metadata of a file in a directory. Refuses a file that the user may not write.
     pub(super) fn of(folder: impl AsFd, name: &OsStr, stat: &Stat) -> Result<Self, Errno> {
         accessat(&folder, name, Access::WRITE_OK, AtFlags::empty())?;
         let attributes = openat(&folder, name, READ_FLAGS | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
@@ -198,17 +194,17 @@ impl InheritedMetadata {
         Ok(Self { stat: *stat, attributes })
     }
 
-    /// Remembers an open file.
+    /// Records the metadata of an open file.
     pub(super) fn of_open(fd: &OwnedFd) -> Result<Self, Errno> {
         Ok(Self { stat: fstat(fd)?, attributes: attributes(fd) })
     }
 
-    /// Owner first, because a change of owner takes bits off the mode. The set-id bits go, as they do on any write.
+    /// Sets the owner first, because a change of owner clears mode bits. Set-id bits are dropped, as on any write.
     fn apply(&self, fd: &OwnedFd) -> Result<Lost, Errno> {
         use rustix::fs::{Gid, Uid};
         let (owner, group) = (Uid::from_raw(self.stat.st_uid), Gid::from_raw(self.stat.st_gid));
         if fchown(fd, Some(owner), Some(group)).is_err() {
-            // Not ours to give away; the group alone may be.
+            // Only root may change the owner; a change of the group may still work.
             _ = fchown(fd, None, Some(group));
         }
         set_mode(fd, self.stat.st_mode & 0o1777)?;
@@ -227,7 +223,7 @@ impl InheritedMetadata {
     }
 }
 
-/// What a new file could not take over from the old one, as it was and as it is.
+/// The metadata that a new file could not take over, before and after.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     owner: Option<(u32, u32)>,
@@ -237,7 +233,7 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// In sentences for the model.
+    /// Remarks for the model.
     pub(super) fn remarks(&self, path: &SafePath) -> Vec<String> {
         let mut parts = Vec::new();
         if let Some((old, new)) = self.owner {
@@ -262,7 +258,7 @@ impl Lost {
     }
 }
 
-/// The attributes that belong to a file's user, and its access list. Capabilities go, as they do on any write.
+/// Reads the user attributes and the ACL of a file. Capabilities are dropped, as on any write.
 fn attributes(fd: &OwnedFd) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut names = vec![0; 4096];
     let Ok(len) = flistxattr(fd, names.as_mut_slice()) else { return Vec::new() };
@@ -277,7 +273,7 @@ fn attributes(fd: &OwnedFd) -> Vec<(Vec<u8>, Vec<u8>)> {
     names.split(|byte| *byte == 0).filter(kept).filter_map(value).collect()
 }
 
-/// A disk without modes gives all files the same one; that is no reason not to write.
+/// File systems without modes give all files the same mode; that is not an error.
 fn set_mode(fd: &OwnedFd, mode: u32) -> Result<(), Errno> {
     match fchmod(fd, Mode::from_raw_mode(mode)) {
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
@@ -297,10 +293,10 @@ fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Removes what a killed process of ours left in a folder, the first time this process writes there. What is in use is
-/// locked; old files that a change of several keeps are safe because their folder is.
+/// Removes temporary files that killed processes left in a directory, at this process's first write there. Files in
+/// use are locked. Backups of a multi-file change are safe because their directory is locked.
 fn remove_stale_temp_files(folder: &DirHandle) {
-    /// Which folders, and when each was made: a new one may have the number of one that is gone.
+    /// The cleaned directories and their birth times: a new directory may reuse the inode of a deleted one.
     static SWEPT: Mutex<Option<HashMap<(u64, u64), BirthTime>>> = Mutex::new(None);
     {
         let mut swept = SWEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -334,17 +330,16 @@ fn remove_stale_temp_files(folder: &DirHandle) {
     }
 }
 
-/// Seconds and nanoseconds.
 type BirthTime = Option<(i64, u32)>;
 
-/// When a folder was made, where the disk knows that.
+/// The creation time of a directory, if the file system records it.
 fn birth_time(folder: &OwnedFd) -> BirthTime {
     let about = statx(folder, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
     let known = StatxFlags::from_bits_retain(about.stx_mask).contains(StatxFlags::BTIME);
     known.then_some((about.stx_btime.tv_sec, about.stx_btime.tv_nsec))
 }
 
-/// Since its last change of any kind: a kept old file has its old time of content.
+/// Uses the time of the last inode change: a backup keeps its old modification time.
 #[allow(clippy::unnecessary_cast, reason = "the types of these fields differ between architectures")]
 fn age(stat: &Stat) -> Option<Duration> {
     let then = UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(stat.st_ctime as i64).ok()?))?;

@@ -1,8 +1,8 @@
-//! Opening paths beneath the handle of a root, so that nothing that happens to the tree can lead outside.
+//! Opens paths beneath the handle of a root, so that no change of the tree can lead outside.
 //!
-//! A path without links is one `openat2`. A path with links is walked by hand, a part at a time, each opened relative
-//! to the folder before it and without following: a link is read, judged and spliced into what is left to walk. The
-//! same walk serves where the kernel has no `openat2`.
+//! A path without symbolic links takes one `openat2`. A path with links is walked one component at a time, each
+//! opened relative to its parent without following links. A link is read, checked and spliced into the remaining
+//! path. The same walk is the fallback for kernels without `openat2`.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -26,75 +26,68 @@ use super::{
     names::{escape_invisible, is_temporary},
 };
 
-/// Links on the way to one file; the kernel's own number.
+/// The maximum number of links in a path; the kernel has the same limit.
 const MAX_SYMLINKS: usize = 40;
-/// How often a path is tried again when somebody changes it meanwhile.
+/// How often a path is retried when it changes concurrently.
 const MAX_RETRIES: usize = 64;
-/// Roots whose handles are kept.
+/// The number of root handles in the cache.
 const MAX_CACHED_ROOTS: usize = 256;
-/// Names of a folder that are compared with one that is missing.
+/// The maximum number of names compared with a missing one.
 const MAX_SIMILAR_CANDIDATES: usize = 10_000;
 
-/// Opens what [`SafePath`]s name.
+/// Opens the paths that [`SafePath`]s name.
 pub(super) struct Beneath {
-    /// A few; the last that was asked for comes first.
+    /// The most recently used comes first.
     roots: Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>,
     method: ResolveMethod,
 }
 
-/// How a path without links is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResolveMethod {
-    /// By one `openat2`.
     Openat2,
-    /// A part at a time.
+    /// Component by component.
     ComponentWalk,
 }
 
-/// What to do with a link at the end of a path.
+/// What to do with a symbolic link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinalSymlink {
-    /// Go where it points.
     Follow,
-    /// It is what is meant.
+    /// Operate on the link itself.
     NoFollow,
 }
 
-/// What to do about folders that are not there.
+/// What to do about missing parent directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MissingParents {
-    /// Make them.
     Create,
-    /// The path is missing.
+    /// Return a not-found error.
     Fail,
 }
 
-/// Something open, and where it really is.
+/// An open file or directory, with its resolved path.
 pub(super) struct OpenedPath {
-    /// Its handle.
     pub(super) fd: OwnedFd,
-    /// Its path beneath the root when links led elsewhere than asked.
+    /// The path beneath the root, if links led to another one than requested.
     pub(super) real: Option<PathBuf>,
 }
 
-/// A name in a folder that is held open: where something is, or will be.
+/// A name in an open directory: an existing or future entry.
 pub(super) struct EntryLocation {
-    /// The folder.
     pub(super) folder: DirHandle,
-    /// The name in it.
     pub(super) name: OsString,
     /// The path beneath the root.
     pub(super) real: PathBuf,
-    /// The folders that were made on the way.
+    /// The parent directories that were created.
     pub(super) made: CreatedDirs,
 }
 
-/// Folders that were made; removed again when dropped, unless kept.
+/// Created directories; removed again when dropped, unless committed.
 #[derive(Default)]
 pub(super) struct CreatedDirs(Vec<(OwnedFd, OsString)>);
 
 impl CreatedDirs {
-    /// They stay: their names are put on disk.
+    /// Keeps the directories and syncs their names.
     pub(super) fn commit(mut self) -> Result<(), Errno> {
         std::mem::take(&mut self.0).into_iter().try_for_each(|(parent, _)| sync_folder(parent.as_fd()))
     }
@@ -103,16 +96,16 @@ impl CreatedDirs {
 impl Drop for CreatedDirs {
     fn drop(&mut self) {
         for (parent, name) in self.0.drain(..).rev() {
-            // Somebody else may have put something in it by now; then it stays.
+            // If another process has put a file into it, the directory stays.
             _ = unlinkat(&parent, &name, AtFlags::REMOVEDIR);
         }
     }
 }
 
-/// Puts a folder's names on disk.
+/// Syncs a directory.
 pub(super) fn sync_folder(folder: BorrowedFd<'_>) -> Result<(), Errno> {
     let synced = match rustix::fs::fsync(folder) {
-        // A handle that only names the folder.
+        // The handle is `O_PATH`.
         Err(Errno::BADF) => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             openat(folder, ".", flags, Mode::empty()).and_then(rustix::fs::fsync)
@@ -120,14 +113,14 @@ pub(super) fn sync_folder(folder: BorrowedFd<'_>) -> Result<(), Errno> {
         synced => synced,
     };
     match synced {
-        // Some disks cannot sync folders, and need not.
+        // Some file systems cannot sync directories, and need not.
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         result => result,
     }
 }
 
 impl Beneath {
-    /// Opens by whatever the kernel has.
+    /// Uses `openat2` if the kernel has it.
     pub(super) fn new() -> Self {
         let probe = openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
         Self::with_method(if probe.is_ok() { ResolveMethod::Openat2 } else { ResolveMethod::ComponentWalk })
@@ -153,7 +146,7 @@ impl Beneath {
         Ok(top)
     }
 
-    /// A root is given without links; one that has become a link since then is not followed.
+    /// Roots are configured without links; a root that became a link later is not followed.
     fn open_root(&self, dir: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self.method {
@@ -162,7 +155,7 @@ impl Beneath {
         }
     }
 
-    /// Forgets the handle of a root that was deleted, so that one made anew in its place is found.
+    /// Drops the handle of a deleted root, so that a recreated one is found.
     fn forget_deleted(&self, path: &SafePath, top: &OwnedFd) -> bool {
         let deleted = fstat(top).is_ok_and(|stat| stat.st_nlink == 0);
         if deleted {
@@ -172,7 +165,7 @@ impl Beneath {
         deleted
     }
 
-    /// Opens a path, following links beneath the root. Where a link led is judged like the path itself.
+    /// Opens a path and follows links beneath the root. The target of a link is checked like the path itself.
     pub(super) fn open(&self, path: &SafePath, flags: OFlags) -> Result<OpenedPath> {
         let top = self.root_handle(path)?;
         let result = match self.open_no_links(&top, path.relative(), flags) {
@@ -189,8 +182,8 @@ impl Beneath {
         }
     }
 
-    /// Opens a path that has no links in it; answers `LOOP` where there is one. `PATH` with `NOFOLLOW` opens a link at
-    /// the end itself.
+    /// Opens a path without links; returns `LOOP` if it contains one. `PATH` with `NOFOLLOW` opens a final link
+    /// itself.
     pub(super) fn open_no_links(&self, top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         if self.method == ResolveMethod::ComponentWalk {
             return open_by_components(top, relative, flags);
@@ -200,7 +193,7 @@ impl Beneath {
         retry_on_eintr(|| openat2(top, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve))
     }
 
-    /// Where a path is beneath its root once its links are resolved. Parts that do not exist stay as they are.
+    /// Resolves the links of a path beneath its root. Components that do not exist stay unchanged.
     pub(super) fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
         let top = self.root_handle(path)?;
         let walk =
@@ -221,7 +214,7 @@ impl Beneath {
             match openat(folder, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()) {
                 Ok(fd) if is_link(&fd) => {}
                 Ok(fd) => return Ok(OpenedPath { fd, real: Some(real) }),
-                // It was exchanged for a link after the walk had looked at it.
+                // A link replaced it after the walk.
                 Err(Errno::LOOP | Errno::NOENT) => {}
                 Err(errno) => return Err(self.explain(path, errno.into())),
             }
@@ -229,7 +222,7 @@ impl Beneath {
         Err(path_keeps_changing(path))
     }
 
-    /// The folder and the name of a path that is to be created, replaced or removed.
+    /// The directory and name of a path that will be created, replaced or removed.
     pub(super) fn locate(&self, path: &SafePath, last: FinalSymlink, parents: MissingParents) -> Result<EntryLocation> {
         let Some(name) = path.relative().file_name() else {
             return Err(Error::file(path, FileErrorKind::IsFolder));
@@ -258,7 +251,7 @@ impl Beneath {
         Err(path_keeps_changing(path))
     }
 
-    /// `None` when somebody changed the way meanwhile.
+    /// Returns `None` if the path changed concurrently.
     fn locate_through_links(
         &self,
         path: &SafePath,
@@ -312,7 +305,7 @@ impl Beneath {
         Ok(Some(EntryLocation { folder: DirHandle::new(fd).map_err(explain)?, name, real, made }))
     }
 
-    /// The error for the model; a missing file comes with the names that look like it.
+    /// The error for the model; a missing file comes with similar names.
     pub(super) fn explain(&self, path: &SafePath, trouble: FsError) -> Error {
         if trouble == FsError::Errno(Errno::NOENT) {
             let near = self.similar_paths(path).unwrap_or_default();
@@ -321,7 +314,7 @@ impl Beneath {
         trouble.with_path(path)
     }
 
-    /// Paths that look like one that is missing: neighbours of its first part that is not there.
+    /// Paths similar to a missing one: siblings of its first missing component.
     fn similar_paths(&self, path: &SafePath) -> Option<Vec<String>> {
         let top = self.root_handle(path).ok()?;
         let walk = ComponentWalk::resolve(path, &top, FinalSymlink::Follow).ok()?;
@@ -341,7 +334,7 @@ impl Beneath {
     }
 }
 
-/// A path without links, opened a part at a time.
+/// Opens a path without links, component by component.
 fn open_by_components(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut here = openat(top, ".", step, Mode::empty())?;
@@ -354,7 +347,7 @@ fn open_by_components(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<O
         here = if is_link(&next) { return Err(Errno::LOOP) } else { next };
     }
     let fd = match openat(&here, last, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
-        // A link where a folder is wanted: not a folder, says the kernel, before it says that it is a link.
+        // For a link in place of a directory the kernel reports `ENOTDIR` before `ELOOP`.
         Err(Errno::NOTDIR) if names_link(&here, last) => return Err(Errno::LOOP),
         fd => fd?,
     };
@@ -362,7 +355,7 @@ fn open_by_components(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<O
     if !wants_link && is_link(&fd) { Err(Errno::LOOP) } else { Ok(fd) }
 }
 
-/// Tries again while the kernel asks for it.
+/// Retries after `EINTR`.
 fn retry_on_eintr<T>(mut work: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     for _ in 0..MAX_RETRIES {
         match work() {
@@ -387,15 +380,15 @@ fn names_link(folder: &OwnedFd, name: &OsStr) -> bool {
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-/// A walk along a path, a part at a time. It ends at a folder, at a leaf in one, or where parts are missing.
+/// A walk along a path, component by component. It ends at a directory, at an entry of one, or where components are
+/// missing.
 struct ComponentWalk {
-    /// The folders beneath the root that it is in, outermost first.
+    /// The open directories beneath the root, outermost first.
     folders: Vec<OwnedFd>,
-    /// Their names.
     names: Vec<OsString>,
-    /// What it ended at, when that is not a folder.
+    /// The final entry, if it is not a directory.
     leaf: Option<OsString>,
-    /// What is not there: the parts still to go, in order.
+    /// The components that do not exist, in order.
     missing: Vec<OsString>,
 }
 
@@ -438,14 +431,15 @@ impl ComponentWalk {
                 _ => return Err(Errno::NOTDIR.into()),
             }
         }
-        // `..` after something that is not there leads nowhere.
+        // `..` after a missing component is invalid.
         if walk.missing.iter().any(|part| part == "..") {
             return Err(Errno::NOENT.into());
         }
         Ok(walk)
     }
 
-    /// Puts where a link points before what is still to go. An absolute one counts from the root it leads into.
+    /// Prepends the target of a link to the remaining components. An absolute target is relative to the root that
+    /// contains it.
     fn splice(&mut self, path: &SafePath, link: &OwnedFd, ahead: &mut Vec<OsString>) -> Result<(), FsError> {
         let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
         if !target.is_absolute() {
@@ -460,23 +454,23 @@ impl ComponentWalk {
         Ok(())
     }
 
-    /// The innermost folder.
+    /// The innermost directory.
     fn current_dir<'a>(&'a self, top: &'a OwnedFd) -> BorrowedFd<'a> {
         self.folders.last().unwrap_or(top).as_fd()
     }
 
-    /// Where it ended: a folder and a name in it, or the folder itself.
+    /// The end of the walk: a directory and a name in it, or the directory itself.
     fn end<'a>(&'a self, top: &'a OwnedFd) -> (BorrowedFd<'a>, &'a OsStr) {
         (self.current_dir(top), self.leaf.as_deref().unwrap_or(OsStr::new(".")))
     }
 
-    /// The path beneath the root, missing parts and all.
+    /// The path beneath the root, with missing components.
     fn real(&self) -> PathBuf {
         self.names.iter().chain(&self.leaf).chain(&self.missing).collect()
     }
 }
 
-/// Puts the parts of a path on the stack, the first on top.
+/// Pushes the components of a path onto the stack, the first on top.
 fn push(ahead: &mut Vec<OsString>, path: &Path) {
     ahead.extend(path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -493,7 +487,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with a root in it and something outside; gone when dropped.
+    /// A directory that contains a root and files outside it; removed when dropped.
     struct Ground(PathBuf);
 
     impl Ground {
@@ -582,7 +576,7 @@ mod tests {
                 let place = beneath.locate(&ground.path(path), FinalSymlink::Follow, MissingParents::Create).unwrap();
                 assert_eq!((place.real.as_path(), place.folder.key.1 > 0), (Path::new(wanted), true), "{path}");
             }
-            // What was made for a write that did not happen is gone.
+            // Directories created for a failed write are removed.
             assert!(!ground.0.join("root/real/new").exists());
             let kept = beneath.locate(&ground.path("relative"), FinalSymlink::NoFollow, MissingParents::Fail).unwrap();
             assert_eq!((kept.real.as_path(), kept.name.as_os_str()), (Path::new("relative"), OsStr::new("relative")));

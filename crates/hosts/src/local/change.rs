@@ -1,4 +1,4 @@
-//! Several changes, all or none: prepare everything, check everything under the locks, then rename one after the other.
+//! Several file changes, all or none: prepare all, check all under the locks, then rename one after the other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,8 +25,8 @@ use super::{
     names::temp_name,
 };
 
-/// Does all of the changes, or none. Each file is old or new at every moment, also after a crash; with a journal, the next
-/// start makes all of them old or all of them new.
+/// Applies all changes or none. Each file is old or new at every moment, also after a crash. With a journal, the next
+/// start completes or reverts all of them.
 pub(super) fn apply_all(beneath: &Beneath, journal: Option<&Journal>, changes: &[FileChange]) -> Result<Vec<String>> {
     let mut places = Vec::with_capacity(changes.len());
     for change in changes {
@@ -50,13 +50,13 @@ pub(super) fn apply_all(beneath: &Beneath, journal: Option<&Journal>, changes: &
     let last = steps.len().saturating_sub(1);
     for at in 0..steps.len() {
         if let Err(error) = steps[at].commit(at == last) {
-            // What cannot be taken back now stays noted for the next start.
+            // A step that cannot be reverted now stays in the journal for the next start.
             roll_back(&mut steps[..at], &error)?;
             note.into_iter().for_each(OpenJournal::close);
             return Err(error);
         }
     }
-    // From here on the changes are done; a disk that cannot sync says so all the same.
+    // From here on the changes are done; a failed sync is still reported.
     let synced: Result<(), Errno> = places.iter().try_for_each(|place| sync_folder(place.folder.fd.as_fd()));
     note.into_iter().for_each(OpenJournal::close);
     drop(steps);
@@ -70,7 +70,7 @@ pub(super) fn apply_all(beneath: &Beneath, journal: Option<&Journal>, changes: &
     }
 }
 
-/// Writes down what is about to be done, where more than one file is and there is a place to.
+/// Writes the planned steps to the journal if there are several and a journal exists.
 fn write_journal(journal: Option<&Journal>, steps: &[ChangeStep<'_>]) -> Result<Option<OpenJournal>> {
     let (Some(journal), [first, _, ..]) = (journal, steps) else { return Ok(None) };
     let Some(planned) = steps.iter().map(ChangeStep::planned).collect::<Option<Vec<_>>>() else { return Ok(None) };
@@ -81,7 +81,7 @@ fn write_journal(journal: Option<&Journal>, steps: &[ChangeStep<'_>]) -> Result<
     Ok(Some(noted))
 }
 
-/// Takes back what was done, last first. When even that fails, says so.
+/// Reverts the completed steps in reverse order. Reports when that fails too.
 fn roll_back(done: &mut [ChangeStep<'_>], first: &Error) -> Result<()> {
     let stuck: Vec<String> =
         done.iter_mut().rev().filter_map(|step| step.undo().err().map(|_| step.path.to_string())).collect();
@@ -105,7 +105,7 @@ fn reject_duplicates(changes: &[FileChange], places: &[EntryLocation]) -> Result
     Ok(())
 }
 
-/// Locks every folder once, always in the same order, so that two callers cannot wait for each other.
+/// Locks every directory once, always in the same order, to prevent deadlocks.
 fn lock_all<'a>(changes: &[FileChange], places: &'a [EntryLocation]) -> Result<Vec<DirLockGuard<'a>>> {
     let folders: BTreeMap<_, (&DirHandle, &FileChange)> =
         places.iter().zip(changes).map(|(place, change)| (place.folder.key, (&place.folder, change))).collect();
@@ -121,32 +121,30 @@ fn path_of(change: &FileChange) -> &SafePath {
     }
 }
 
-/// One change on its way.
+/// One change in progress.
 struct ChangeStep<'a> {
     path: &'a SafePath,
     folder: &'a DirHandle,
     name: &'a OsStr,
     expect: Expect,
-    /// The new content; nothing when the file is to be removed.
+    /// The new content; `None` if the file is to be removed.
     draft: Option<TempFile<'a>>,
-    /// The file that was there when it was checked.
+    /// The file that existed at the check.
     before: Option<Stat>,
-    /// The name that the old file gets where it is put aside.
+    /// The name of the old file's backup.
     backup_name: String,
     done: StepState,
 }
 
-/// What has been done, and how to take it back.
+/// What has been done and how to revert it.
 enum StepState {
-    /// Nothing.
     Pending,
-    /// A file was created.
     Created,
-    /// The old file is under the draft's name.
+    /// The old file has the temporary name.
     Exchanged,
-    /// The old file is under this name as well, or only there.
+    /// The old file has this name too, or only this name.
     BackedUp(BackupFile),
-    /// Nothing comes after this, so that nothing was kept.
+    /// The last step: it keeps no backup.
     Final,
 }
 
@@ -193,17 +191,17 @@ impl<'a> ChangeStep<'a> {
         Ok(step(Some(draft), *expect))
     }
 
-    /// What of the old file cannot be kept.
+    /// Remarks about metadata that cannot be preserved.
     fn remarks(&self) -> Vec<String> {
         self.draft.as_ref().map(|draft| draft.lost().remarks(self.path)).unwrap_or_default()
     }
 
-    /// Under the lock: is what is there what the writer believes?
+    /// Checks under the lock that the current entry is what the writer expects.
     fn check(&mut self, beneath: &Beneath) -> Result<()> {
         let failed = |trouble: FsError| trouble.with_path(self.path);
         let now = CurrentEntry::inspect(self.folder, self.name).map_err(failed)?;
         match (&now, self.expect) {
-            // A link to be removed: what it points to is what was read.
+            // Removing a link: compare the content of its target.
             (CurrentEntry::Symlink, Expect::Content(wanted)) if self.draft.is_none() => {
                 let fd = beneath.open(self.path, READ_FLAGS)?.fd;
                 if read_content_hash(&fd).map_err(|errno| failed(errno.into()))? != wanted {
@@ -229,7 +227,7 @@ impl<'a> ChangeStep<'a> {
         Ok(())
     }
 
-    /// What will be done, for the journal. The file to be removed may be a link, which is moved as it is.
+    /// The step for the journal. The file to be removed may be a link, which is moved as it is.
     fn planned(&self) -> Option<PlannedStep> {
         let old = statat(&self.folder.fd, self.name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| stat.st_ino);
         let new = self.draft.as_ref().map(TempFile::inode).transpose().ok()?;
@@ -242,7 +240,7 @@ impl<'a> ChangeStep<'a> {
         Ok(StepState::Created)
     }
 
-    /// The old file moves under a name of ours.
+    /// Moves the old file to the backup name.
     fn move_to_backup(&self) -> Result<StepState, Errno> {
         let name = self.backup_name.clone();
         match renameat_with(&self.folder.fd, self.name, &self.folder.fd, &name, RenameFlags::NOREPLACE) {
@@ -252,7 +250,7 @@ impl<'a> ChangeStep<'a> {
         Ok(StepState::BackedUp(BackupFile { name, live: true }))
     }
 
-    /// New and old change places in one step; a disk that cannot do that keeps the old one by a second name.
+    /// Exchanges the new and the old file atomically; without that operation, keeps the old one by a hard link.
     fn exchange(&mut self, draft: TempFile<'a>) -> Result<StepState, Errno> {
         match draft.exchange(self.name) {
             Ok(()) => {}
@@ -268,7 +266,7 @@ impl<'a> ChangeStep<'a> {
             }
             Err(errno) => return Err(errno),
         }
-        // Somebody who does not lock may have put another file there since the check; it gets its place back.
+        // A writer without locks may have replaced the file since the check; restore that file.
         let old = statat(&self.folder.fd, draft.name(), AtFlags::SYMLINK_NOFOLLOW)?;
         if self.before.is_none_or(|before| (before.st_dev, before.st_ino) != (old.st_dev, old.st_ino)) {
             draft.exchange(self.name)?;

@@ -1,14 +1,13 @@
-//! What the operating system says, in the words of the contract.
+//! Maps operating system errors to the errors of the contract.
 
 use helve_contract::{Error, FileErrorKind, SafePath};
 use rustix::io::Errno;
 
-/// Why an operation on a path failed, before it is known how the model knows the path.
+/// Why an operation on a path failed, before the path's display name is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FsError {
-    /// The system's own number.
     Errno(Errno),
-    /// A fault that the system has no number for.
+    /// An error without an errno.
     Fault(FileErrorKind),
 }
 
@@ -25,7 +24,7 @@ impl From<FileErrorKind> for FsError {
 }
 
 impl FsError {
-    /// The error for the model, about this path.
+    /// Converts it to the error for the model, with this path.
     pub(super) fn with_path(self, path: &SafePath) -> Error {
         match self {
             Self::Errno(errno) => Error::file(path, from_errno(errno)),
@@ -34,7 +33,7 @@ impl FsError {
     }
 }
 
-/// The contract's word for a number of the system.
+/// Maps an errno to the contract's error kind.
 pub(super) fn from_errno(errno: Errno) -> FileErrorKind {
     match errno {
         Errno::NOENT => FileErrorKind::Missing { near: Vec::new() },

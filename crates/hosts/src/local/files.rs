@@ -1,4 +1,4 @@
-//! Looking at files: what they are, what is in them, what is in a folder.
+//! Reading files: metadata, content and directory listings.
 
 use std::{
     ffi::CStr,
@@ -23,20 +23,20 @@ use super::{
     names::{escape_invisible, is_temporary},
 };
 
-/// The most bytes of one chunk.
+/// The maximum size of a chunk.
 pub(super) const MAX_CHUNK_BYTES: u64 = 64 << 20;
 
-/// How a file is opened for reading: a FIFO without a writer does not block, a terminal does not become ours.
+/// Flags for reading: a FIFO without a writer does not block, a terminal does not become the controlling one.
 pub(super) const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// What a path is, following links.
+/// Metadata of a path, following links.
 pub(super) fn stat(beneath: &Beneath, path: &SafePath) -> Result<Stat> {
     let opened = beneath.open(path, OFlags::PATH)?;
     let stat = fstat(&opened.fd).map_err(|errno| FsError::from(errno).with_path(path))?;
     Ok(Stat { kind: kind(&stat), size: stat.st_size as u64, modified: modified(&stat) })
 }
 
-/// A regular file that is open, and how it was when it was opened.
+/// An open regular file and its metadata at that time.
 pub(super) struct OpenFile {
     fd: OwnedFd,
     size: u64,
@@ -55,14 +55,14 @@ impl OpenFile {
         Ok(Self { fd: opened.fd, size: stat.st_size as u64, stamp: stamp(&stat) })
     }
 
-    /// How many bytes a span will give, as far as the size tells.
+    /// The expected length of a span, according to the file size.
     pub(super) fn expected_len(&self, span: Span) -> u64 {
         span.len.min(MAX_CHUNK_BYTES).min(self.size.saturating_sub(span.start))
     }
 
     pub(super) fn read(self, path: &SafePath, span: Span) -> Result<FileChunk> {
         let most = span.len.min(MAX_CHUNK_BYTES) as usize;
-        // One byte more than is expected, so that the first read also sees the end. Files of `/proc` say 0.
+        // One byte more than expected, so that the first read also reaches the end. Files of `/proc` report size 0.
         let mut bytes = Vec::with_capacity(most.min(self.expected_len(span) as usize + 1));
         while bytes.len() < most {
             if bytes.len() == bytes.capacity() {
@@ -80,14 +80,14 @@ impl OpenFile {
     }
 }
 
-/// The entries of a folder, sorted by name.
+/// The entries of a directory, sorted by name.
 pub(super) fn list(beneath: &Beneath, path: &SafePath) -> Result<Vec<DirEntry>> {
     list_some(beneath, path, ListOptions { include_hidden: true, limit: usize::MAX, with_metadata: true })
         .map(|it| it.entries)
 }
 
-/// The first entries of a folder. What is not shown costs its name; names and kinds the folder itself tells, so that an
-/// entry is looked at only for more.
+/// The first entries of a directory. Names and kinds come from the directory itself; entries are only `stat`ed for
+/// more.
 pub(super) fn list_some(beneath: &Beneath, path: &SafePath, glance: ListOptions) -> Result<DirListing> {
     let failed = |errno: Errno| FsError::from(errno).with_path(path);
     let folder = beneath.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?.fd;
@@ -96,7 +96,7 @@ pub(super) fn list_some(beneath: &Beneath, path: &SafePath, glance: ListOptions)
     let look = |part: &[NameSpan]| -> Result<Vec<DirEntry>, Errno> {
         let mut items = Vec::with_capacity(part.len());
         for (name, file_type) in names.iter(part) {
-            // Some disks do not tell the kind.
+            // Some file systems do not report the kind.
             if glance.with_metadata || file_type == FileType::Unknown {
                 items.extend(stat_entry(&folder, name)?);
             } else {
@@ -111,10 +111,10 @@ pub(super) fn list_some(beneath: &Beneath, path: &SafePath, glance: ListOptions)
     Ok(DirListing { entries: items, omitted: rest, hidden })
 }
 
-/// From how many entries on a second thread looks at one half of them.
+/// From this number of entries on, a second thread processes one half.
 const PARALLEL_THRESHOLD: usize = 512;
 
-/// Does the same with both halves at once, where there can be another thread.
+/// Processes both halves in parallel, if a second thread can be started.
 fn map_in_two_threads<T: Sync, R: Send, E: Send>(
     all: &[T],
     work: impl Fn(&[T]) -> Result<Vec<R>, E> + Sync,
@@ -128,19 +128,19 @@ fn map_in_two_threads<T: Sync, R: Send, E: Send>(
     })
 }
 
-/// Where a name begins and where its nul is, and what is behind it.
+/// Start and end of a name in the arena, and the file type.
 type NameSpan = (usize, usize, FileType);
 
-/// Names of a folder in one piece of memory: there may be a hundred thousand of them.
+/// Directory names in one allocation: there may be a hundred thousand.
 #[derive(Default)]
 struct NameArena {
-    /// One after another, each with a nul behind it.
+    /// The names, each followed by a NUL.
     text: Vec<u8>,
     entries: Vec<NameSpan>,
 }
 
 impl NameArena {
-    /// Keeps the first so many, sorted; says how many are left out.
+    /// Keeps the first `most` names, sorted; returns how many are dropped.
     fn first(&mut self, most: usize) -> usize {
         let text = &self.text;
         let order = |a: &NameSpan, b: &NameSpan| text[a.0..a.1].cmp(&text[b.0..b.1]);
@@ -159,10 +159,10 @@ impl NameArena {
     }
 }
 
-/// How much of a folder is read at once.
+/// The buffer size for reading a directory.
 const DIR_BUFFER_BYTES: usize = 64 << 10;
 
-/// What a folder that was just opened tells of its entries, and how many of them were passed over because they are hidden.
+/// Reads the entries of an opened directory; also returns the number of skipped hidden entries.
 fn read_names(folder: &OwnedFd, with_hidden: bool) -> Result<(NameArena, usize), Errno> {
     let (mut names, mut hidden) = (NameArena::default(), 0);
     let mut room = Vec::with_capacity(DIR_BUFFER_BYTES);
@@ -184,7 +184,7 @@ fn read_names(folder: &OwnedFd, with_hidden: bool) -> Result<(NameArena, usize),
     Ok((names, hidden))
 }
 
-/// An entry as it is now; nothing, if it is gone since the folder was read.
+/// Metadata of an entry; `None` if it no longer exists.
 fn stat_entry(folder: &OwnedFd, name: &CStr) -> Result<Option<DirEntry>, Errno> {
     let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -224,7 +224,7 @@ pub(super) fn modified(stat: &rustix::fs::Stat) -> Option<SystemTime> {
     start?.checked_add(Duration::from_nanos(stat.st_mtime_nsec as u64))
 }
 
-/// Device and inode, size, and the times of the last change of content and of anything.
+/// Device, inode, size, and the times of the last modification and inode change.
 #[allow(clippy::unnecessary_cast, reason = "the types of these fields differ between architectures")]
 pub(super) fn stamp(stat: &rustix::fs::Stat) -> FileStamp {
     let nanos = |seconds: i64, nanos: u64| (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanos);

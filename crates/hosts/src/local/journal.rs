@@ -1,5 +1,5 @@
-//! A note of a change to several files, written before the first of them and removed after the last. Whoever starts next
-//! and finds one takes back what was half done, or clears up after what was done.
+//! The journal of multi-file changes: written before the first file and removed after the last. The next start rolls
+//! back an incomplete change, or cleans up after a complete one.
 
 use std::{
     ffi::OsStr,
@@ -20,39 +20,39 @@ use serde::{Deserialize, Serialize};
 
 use super::{beneath::sync_folder, files::kind, lock::DirHandle, names::temp_name};
 
-/// The version of the notes.
+/// The format version of journal entries.
 const VERSION: u32 = 1;
 
-/// Where the notes of changes are: a private folder that no tool reaches.
+/// The journal directory: private, and no tool can reach it.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     folder: PathBuf,
 }
 
-/// A change to several files.
+/// A multi-file change.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JournalEntry {
     version: u32,
     pub(super) steps: Vec<PlannedStep>,
 }
 
-/// One step of it, in order. The last one decides: once it is done, all is.
+/// One step of a change, in order. After the last step the change is complete.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PlannedStep {
-    /// The folder, by its path and by device and inode: the path alone is not believed.
+    /// The directory, by path and by device and inode: the path alone is not trusted.
     folder: PathBuf,
     key: (u64, u64),
     name: String,
-    /// The other name: of the new content before the step, of the old after it.
+    /// The other name: of the new content before the step, of the old content after it.
     aside: String,
-    /// The file before, if there was one.
+    /// The inode before the step, if the file existed.
     old: Option<u64>,
-    /// The file after, if there is one.
+    /// The inode after the step, if the file exists.
     new: Option<u64>,
 }
 
 impl PlannedStep {
-    /// Writes a step down. `None` where a name cannot be written down.
+    /// Creates a step; `None` if a name cannot be serialised.
     pub(super) fn new(
         folder: &DirHandle,
         name: &OsStr,
@@ -66,14 +66,14 @@ impl PlannedStep {
     }
 }
 
-/// A note that is there; locked as long as the change goes on.
+/// A journal entry on disk; locked while the change runs.
 pub(super) struct OpenJournal {
     path: PathBuf,
     _file: File,
 }
 
 impl OpenJournal {
-    /// The change is over.
+    /// Removes the entry: the change is complete.
     pub(super) fn close(self) {
         _ = fs::remove_file(&self.path);
     }
@@ -84,7 +84,7 @@ impl Journal {
         Self { folder }
     }
 
-    /// Writes a note, on disk before this returns.
+    /// Writes an entry and syncs it before returning.
     pub(super) fn open(&self, steps: Vec<PlannedStep>) -> io::Result<OpenJournal> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let id = temp_name()?;
@@ -108,7 +108,8 @@ impl Journal {
         }
     }
 
-    /// Puts right what a killed process left half done. What cannot be put right stays noted, under another name.
+    /// Recovers changes that killed processes left incomplete. Entries that cannot be recovered are kept under
+    /// another name.
     pub(super) fn recover(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for path in entries.flatten().map(|it| it.path()) {
@@ -128,7 +129,7 @@ fn is_abandoned(path: &Path) -> bool {
 
 fn recover_one(path: &Path) {
     let Ok(file) = File::open(path) else { return };
-    // Its writer lives, or another process is at it.
+    // The writer is alive, or another process recovers it.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !path.exists() {
         return;
     }
@@ -138,7 +139,8 @@ fn recover_one(path: &Path) {
 }
 
 impl JournalEntry {
-    /// Takes all steps back, or clears up after them if the last was done. Whether every file is as it should be.
+    /// Rolls back all steps, or cleans up if the last one was done. Returns whether every file is in the expected
+    /// state.
     fn recover(&self) -> bool {
         let Some((last, before)) = self.steps.split_last() else { return true };
         let Some(there) = last.open_dir().map(|folder| inode(&folder, &last.name)) else { return false };
@@ -164,14 +166,14 @@ impl JournalEntry {
 }
 
 impl PlannedStep {
-    /// The folder, if it is still the same.
+    /// Opens the directory if it is still the same.
     fn open_dir(&self) -> Option<DirHandle> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(CWD, &self.folder, flags, Mode::empty()).ok()?;
         DirHandle::new(fd).ok().filter(|folder| folder.key == self.key)
     }
 
-    /// Removes what is under the other name, if it is this file.
+    /// Removes the file under the other name if it has this inode.
     fn remove_backup(&self, folder: &DirHandle, which: Option<u64>) -> bool {
         match inode(folder, &self.aside) {
             Some(there) if Some(there) == which => unlinkat(&folder.fd, &self.aside, AtFlags::empty()).is_ok(),
@@ -179,11 +181,11 @@ impl PlannedStep {
         }
     }
 
-    /// Makes it as it was before. What somebody else has changed since is left alone, and is an error.
+    /// Restores the old state. A file that another process has changed since is left alone, and is an error.
     fn roll_back(&self, folder: &DirHandle) -> Result<(), Errno> {
         let (there, aside) = (inode(folder, &self.name), inode(folder, &self.aside));
         match (self.old, self.new) {
-            // It was not done: what is aside is the new content.
+            // The step was not done: the other name holds the new content.
             (old, new) if there == old => {
                 self.remove_backup(folder, new);
                 Ok(())
@@ -200,7 +202,7 @@ impl PlannedStep {
     }
 }
 
-/// Which file has this name.
+/// The inode of this name.
 fn inode(folder: &DirHandle, name: &str) -> Option<u64> {
     let stat = statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     matches!(kind(&stat), FileKind::File | FileKind::Link).then_some(stat.st_ino)
@@ -210,8 +212,8 @@ fn inode(folder: &DirHandle, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Four files with what a change of them prepared, and the note of it: `a` gets other words, `c` comes, `d` goes, and
-    /// `b` gets other words last.
+    /// Four files with a prepared change and its journal entry: `a` is changed, `c` created, `d` removed, and `b`
+    /// changed last.
     struct Stage {
         top: PathBuf,
         journal: Journal,
@@ -241,7 +243,7 @@ mod tests {
                 PlannedStep::new(&folder, name.as_ref(), aside, which(name), which(aside)).unwrap()
             };
             let steps = vec![step("a", "a.new"), step("c", "c.new"), step("d", "d.old"), step("b", "b.new")];
-            // Nobody closes it: its writer dies.
+            // The entry is not closed, as if the writer was killed.
             drop(stage.journal.open(steps).unwrap());
             stage
         }
@@ -250,7 +252,7 @@ mod tests {
             DirHandle::new(openat(CWD, &self.top, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()).unwrap()
         }
 
-        /// Does the steps up to this one.
+        /// Performs the steps up to this one.
         fn until(self, last: usize) -> Self {
             let folder = self.folder();
             let swap = |name: &str, aside: &str, flags| {
@@ -266,7 +268,7 @@ mod tests {
             self
         }
 
-        /// Every file with its words, and how many notes there are, after the next start.
+        /// Content of every file and the number of entries, after the next start.
         fn after(&self) -> (Vec<String>, usize) {
             self.journal.recover();
             let files = fs::read_dir(&self.top).unwrap().flatten().filter(|it| it.path().is_file());
@@ -292,7 +294,7 @@ mod tests {
     #[test]
     fn what_somebody_has_changed_since_is_left_alone_and_stays_noted() {
         let stage = Stage::new().until(2);
-        // Beside the old one, so that it cannot get its number.
+        // Written beside the old file, so that it cannot reuse its inode.
         fs::write(stage.top.join("mine"), "mine").unwrap();
         fs::rename(stage.top.join("mine"), stage.top.join("b")).unwrap();
         let (seen, notes) = stage.after();

@@ -1,4 +1,4 @@
-//! One writer in a folder at a time, in this process and among all of ours.
+//! Directory locks: one writer per directory, in this process and across Helve processes.
 
 use std::{
     collections::HashSet,
@@ -15,22 +15,20 @@ use rustix::{
 
 use super::fault::FsError;
 
-/// How long a writer waits for another.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A folder that is held open for changes.
+/// A directory that is open for changes.
 pub(super) struct DirHandle {
-    /// Its handle.
     pub(super) fd: OwnedFd,
-    /// Which it is: device and inode.
+    /// Device and inode.
     pub(super) key: (u64, u64),
 }
 
-/// The folders that this process is writing in. `flock` alone would do, but its waiters would have to poll.
+/// The directories that this process writes in. `flock` alone would be correct, but its waiters would have to poll.
 static LOCKED_DIRS: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
 static UNLOCKED: Condvar = Condvar::new();
 
-/// The right to change a folder, until dropped.
+/// The lock of a directory, released when dropped.
 pub(super) struct DirLockGuard<'a>(&'a DirHandle);
 
 impl DirHandle {
@@ -39,7 +37,7 @@ impl DirHandle {
         Ok(Self { key: (stat.st_dev, stat.st_ino), fd })
     }
 
-    /// The right to change it, if nobody has it now and the disk knows locks.
+    /// Locks the directory if the lock is free and the file system supports locks.
     pub(super) fn try_lock(&self) -> Option<DirLockGuard<'_>> {
         let mut busy = LOCKED_DIRS.lock().unwrap_or_else(PoisonError::into_inner);
         if !busy.get_or_insert_default().insert(self.key) {
@@ -50,7 +48,7 @@ impl DirHandle {
         flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(held)
     }
 
-    /// Waits for the right to change it.
+    /// Waits for the lock.
     pub(super) fn lock(&self) -> Result<DirLockGuard<'_>, FsError> {
         let until = Instant::now() + LOCK_TIMEOUT;
         let mut busy = LOCKED_DIRS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +70,7 @@ impl DirHandle {
                     pause = (pause * 2).min(Duration::from_millis(20));
                 }
                 Err(Errno::INTR) => {}
-                // A disk without locks: this process is still of one mind.
+                // A file system without locks: the writers of this process still exclude each other.
                 Ok(()) | Err(_) => return Ok(held),
             }
         }

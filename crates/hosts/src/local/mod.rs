@@ -1,4 +1,4 @@
-//! This machine: its files beneath root handles, its programs through whoever starts them.
+//! The local machine: files beneath root handles, programs through a [`Spawn`].
 
 mod atomic;
 mod beneath;
@@ -26,25 +26,25 @@ use helve_contract::{
 use beneath::Beneath;
 use journal::Journal;
 
-/// Reads up to this size are done at once; larger ones, and all changes, on a thread that may wait.
+/// Reads up to this size run inline; larger ones and all changes run on a blocking thread.
 const INLINE_READ_BYTES: u64 = 1 << 20;
-/// So many files are changed together without calling it much.
+/// The maximum number of files in a change that runs inline.
 const INLINE_CHANGE_FILES: usize = 8;
 
-/// Starts programs for a [`LocalHost`] host.
+/// Starts programs for a [`LocalHost`].
 #[async_trait]
 pub trait Spawn: Send + Sync {
     /// Starts a program.
     async fn spawn(&self, command: &ProcessSpec) -> Result<Box<dyn Process>>;
 
-    /// The walls around programs.
+    /// The sandbox level of programs.
     fn level(&self) -> SandboxLevel;
 }
 
 /// The machine that this process runs on.
 ///
-/// Files are reached only beneath the handle of their root: no spelling, link or race leads outside. Writes are
-/// atomic and durable, and checked against what the writer believes is there.
+/// It opens files only beneath the handle of their root: no spelling, link or race leads outside. Writes are atomic
+/// and durable, and are checked against the content that the writer expects.
 #[derive(Clone)]
 pub struct LocalHost {
     beneath: Arc<Beneath>,
@@ -54,7 +54,7 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    /// Files only: no programs are started.
+    /// Creates a host without programs.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -65,14 +65,14 @@ impl LocalHost {
         }
     }
 
-    /// Files here, and programs by this.
+    /// Creates a host that starts programs with this spawner.
     #[must_use]
     pub fn with_spawner(programs: Arc<dyn Spawn>) -> Self {
         Self { spawner: Some(programs), ..Self::new() }
     }
 
-    /// With a private folder for notes of changes to several files. What a killed process left half done is put right
-    /// here and now: all of the files are as they were before, or all as they should have become.
+    /// Sets a private directory for the journal of multi-file changes. Recovers changes of killed processes now:
+    /// afterwards all files of a change are old, or all are new.
     #[must_use]
     pub fn with_journal(self, folder: PathBuf) -> Self {
         let journal = Journal::new(folder);
@@ -80,13 +80,13 @@ impl LocalHost {
         Self { journal: Some(journal), ..self }
     }
 
-    /// How long one search may take before it answers with what it has; 30 seconds unless told.
+    /// Sets the timeout of one search, after which it returns partial results; 30 seconds by default.
     #[must_use]
     pub fn with_search_timeout(self, patience: Duration) -> Self {
         Self { search_timeout: patience, ..self }
     }
 
-    /// Does a small change: here, if whoever looks after the call can wait for it, else aside.
+    /// Runs a small change inline if the runtime can block, otherwise on a blocking thread.
     async fn run_small<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Beneath) -> Result<T> + Send + 'static,
@@ -94,7 +94,7 @@ impl LocalHost {
         if is_blocking_allowed() { work(&self.beneath) } else { self.run_blocking(work).await }
     }
 
-    /// Does work that may wait for a disk without holding up other calls.
+    /// Runs work that may wait for a disk, without delaying other calls.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Beneath) -> Result<T> + Send + 'static,

@@ -1,10 +1,10 @@
-//! Names of files as text: what cannot be seen is spelt out.
+//! File names as text, with invisible characters escaped.
 
 use std::{fmt::Write as _, path::Path};
 
 use helve_contract::InvisibleScan;
 
-/// A name with control characters, invisible characters and bytes that are not UTF-8 spelt out (`\x1b`, `\u{202e}`).
+/// Escapes control characters, invisible characters and bytes that are not UTF-8 (`\x1b`, `\u{202e}`).
 pub(crate) fn escape_invisible(name: &[u8]) -> String {
     let mut scan = InvisibleScan::default();
     let mut is_hidden = |it: char| scan.next(it).is_some() || it.is_control();
@@ -32,22 +32,22 @@ pub(crate) fn escape_invisible(name: &[u8]) -> String {
     shown
 }
 
-/// Whether any part of a path starts with a dot.
+/// Whether any component of a path starts with a dot.
 pub(crate) fn has_hidden_component(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().as_encoded_bytes().first() == Some(&b'.'))
 }
 
-/// How the names of our temporary files begin and end.
+/// The prefix and suffix of temporary file names.
 const TEMP_AFFIXES: (&str, &str) = (".helve-", ".tmp");
 
-/// A new name for a temporary file, which nobody can guess.
+/// A new random name for a temporary file.
 pub(super) fn temp_name() -> Result<String, rustix::io::Errno> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|_| rustix::io::Errno::IO)?;
     Ok(format!("{}{:016x}{}", TEMP_AFFIXES.0, u64::from_ne_bytes(random), TEMP_AFFIXES.1))
 }
 
-/// Whether a name is one that [`temp_name`] makes.
+/// Whether [`temp_name`] created a name.
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     name.strip_prefix(TEMP_AFFIXES.0.as_bytes())
         .and_then(|rest| rest.strip_suffix(TEMP_AFFIXES.1.as_bytes()))

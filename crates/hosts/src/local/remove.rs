@@ -1,4 +1,4 @@
-//! Removing a file, a link or a whole folder.
+//! Removing a file, a link or a whole directory.
 
 use std::{
     ffi::{CStr, CString, OsStr},
@@ -18,7 +18,7 @@ use super::{
     files::kind,
 };
 
-/// Removes a file, a link (not what it points to), or a folder with all that is in it.
+/// Removes a file, a link (not its target), or a directory with its content.
 pub(super) fn remove(beneath: &Beneath, path: &SafePath) -> Result<FileKind> {
     if path.relative().as_os_str().is_empty() {
         return Err(Error::denied(format!(
@@ -42,31 +42,29 @@ pub(super) fn remove(beneath: &Beneath, path: &SafePath) -> Result<FileKind> {
     Ok(kind)
 }
 
-/// A folder and what is in it, visited by handles alone, so that no link is followed.
+/// Visits a directory tree through handles only, so that it follows no link.
 struct TreeVisitor<'a> {
     path: &'a SafePath,
     change: VisitAction,
 }
 
-/// What a visit does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum VisitAction {
-    /// Asks the rules about everything, before anything is touched.
+    /// Checks the rules for every entry before anything changes.
     Check,
-    /// Removes everything in the folder, innermost first.
+    /// Removes every entry, innermost first.
     Remove,
 }
 
-/// How many folders are open at once. Those above are opened again on the way back.
+/// The maximum number of open directories. Parents are reopened on the way back.
 const MAX_OPEN_DIRS: usize = 64;
 
-/// A folder on the way down.
 struct DirFrame {
-    /// Its handle, while it is near enough to the innermost.
+    /// The handle, kept while the directory is near the innermost one.
     fd: Option<OwnedFd>,
-    /// Which folder it is, so that no other is taken for it on the way back.
+    /// Device and inode, to recognise the directory on the way back.
     id: (u64, u64),
-    /// The folders in it that are still to be visited.
+    /// Subdirectories that are still to be visited.
     folders: Vec<CString>,
     real: PathBuf,
 }
@@ -100,7 +98,7 @@ impl TreeVisitor<'_> {
         Ok(())
     }
 
-    /// Opens a folder, and does with all in it what is to be done but for the folders, which it remembers.
+    /// Opens a directory and processes its entries, except subdirectories, which it records.
     fn enter(&self, folder: &OwnedFd, name: &CStr, real: PathBuf) -> Result<DirFrame> {
         let open = || {
             let fd = openat(folder, name, OPEN_DIR_FLAGS, Mode::empty())?;
@@ -126,8 +124,8 @@ impl TreeVisitor<'_> {
         Ok(DirFrame { fd: Some(fd), id, folders, real })
     }
 
-    /// Opens a folder again from the one inside it. Somebody may have moved that one; then this is another folder, and
-    /// nothing is done there.
+    /// Reopens a directory from its child. If the child was moved, this is another directory and nothing happens
+    /// there.
     fn reopen(&self, level: &DirFrame, inner: Option<&OwnedFd>) -> Result<OwnedFd> {
         let open = || {
             let fd = openat(inner.ok_or(Errno::BADF)?, c"..", OPEN_DIR_FLAGS, Mode::empty())?;
@@ -153,7 +151,7 @@ impl TreeVisitor<'_> {
 
 const OPEN_DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Which folder this is, on which disk.
+/// Device and inode.
 fn id(fd: &OwnedFd) -> rustix::io::Result<(u64, u64)> {
     fstat(fd).map(|stat| (stat.st_dev, stat.st_ino))
 }

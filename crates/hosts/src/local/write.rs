@@ -1,4 +1,4 @@
-//! Creating and replacing one file.
+//! Creates or replaces one file.
 
 use helve_contract::{
     Error, FileErrorKind, Result, SafePath,
@@ -12,10 +12,10 @@ use super::{
     fault::FsError,
 };
 
-/// How often a place that turns out to be a link is looked for again.
+/// How often a location that becomes a link is resolved again.
 const MAX_RETRIES: usize = 16;
 
-/// Creates or replaces a file: a temporary one beside it, synced, and renamed under the folder's lock.
+/// Creates or replaces a file: writes a temporary file beside it, syncs it, and renames it under the directory lock.
 pub(super) fn write(beneath: &Beneath, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<WriteOutcome> {
     for _ in 0..MAX_RETRIES {
         let place = beneath.locate(path, FinalSymlink::Follow, MissingParents::Create)?;
@@ -26,14 +26,14 @@ pub(super) fn write(beneath: &Beneath, path: &SafePath, bytes: &[u8], expect: Ex
     Err(Error::file(path, FileErrorKind::LinkLoop))
 }
 
-/// `None` when there is a link in its place by now, so that the place is elsewhere.
+/// Returns `None` if a link has replaced the file meanwhile.
 fn replace(
     place: EntryLocation,
     path: &SafePath,
     bytes: &[u8],
     expect: Expect,
 ) -> Result<Option<WriteOutcome>, FsError> {
-    // In this order, so that the draft goes before the folders that were made for it.
+    // This drop order removes the temporary file before the directories created for it.
     let EntryLocation { made, folder, name, .. } = place;
     let (folder, name) = (&folder, name.as_os_str());
     let now = CurrentEntry::inspect(folder, name)?;

@@ -1,8 +1,7 @@
-//! The workspace as the lower layer of the files in memory: it can be looked at, and nothing else.
+//! The workspace as a read-only lower layer of the in-memory files.
 //!
-//! Every look goes through the host that the workspace belongs to, so that its rules hold: what may not be read is not
-//! there, and a link that leads out of the workspace is not there either. Links show as what they lead to; those to folders
-//! are not listed, so that no walk goes round in circles.
+//! Every access goes through the workspace's host and its rules. Unreadable files and links that leave the workspace
+//! do not exist here. Links appear as their targets; links to directories are not listed, so that walks end.
 
 use std::{
     io::{Error as IoError, ErrorKind},
@@ -17,9 +16,8 @@ use helve_contract::{
     ports::{FileKind, Host, Span, Stat},
 };
 
-/// Where the workspace shows.
+/// The path of the workspace in the in-memory file system.
 pub const PROJECT_DIR: &str = "/home/user/project";
-/// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The first root of a workspace, at [`PROJECT_DIR`].
@@ -28,9 +26,9 @@ pub(super) struct WorkspaceLayer {
     workspace: Workspace,
 }
 
-/// What a path is to this layer.
+/// A path as this layer classifies it.
 enum LayerPath {
-    /// A folder above the workspace.
+    /// A directory above the workspace.
     Above,
     /// Something in the workspace.
     Inside(SafePath),
@@ -51,7 +49,7 @@ impl WorkspaceLayer {
         if project.starts_with(path) { Ok(LayerPath::Above) } else { Err(missing()) }
     }
 
-    /// What is there. A link is what it leads to.
+    /// Metadata of a path, following links.
     async fn metadata(&self, path: &SafePath) -> bashkit::Result<Metadata> {
         let stat = self.host.stat(path).await.map_err(|error| to_bashkit_error(&error))?;
         meta(stat).ok_or_else(missing)
@@ -87,7 +85,7 @@ fn read_only() -> bashkit::Error {
     IoError::new(ErrorKind::PermissionDenied, "the workspace is only read here").into()
 }
 
-/// What may not be seen is not there.
+/// Maps errors: unreadable files do not exist here.
 fn to_bashkit_error(error: &Error) -> bashkit::Error {
     match error {
         Error::File { fault: FileErrorKind::IsFolder, .. } => IoError::other("is a directory").into(),

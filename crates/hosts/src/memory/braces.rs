@@ -1,11 +1,11 @@
-//! Spells a script the way the interpreter reads it right.
+//! Rewrites scripts to avoid a parser bug of the interpreter.
 //!
-//! The interpreter ends `${x/${y}/z}` at the first closing brace. `${x/$y/z}` says the same, and it reads that; so does
-//! `${x/"${y%.md}"/z}` for all values that are no patterns.
+//! The interpreter ends `${x/${y}/z}` at the first closing brace. It reads the equivalent `${x/$y/z}` correctly, and
+//! `${x/"${y%.md}"/z}` for all values without glob characters.
 
 use std::borrow::Cow;
 
-/// The script, with the inner braces in replacements left out or hidden.
+/// Removes or quotes the inner braces in replacements.
 pub(super) fn rewrite_nested_braces(script: &str) -> Cow<'_, str> {
     if !has_replacement(script) {
         return Cow::Borrowed(script);
@@ -13,11 +13,11 @@ pub(super) fn rewrite_nested_braces(script: &str) -> Cow<'_, str> {
     let mut speller =
         BraceRewriter { text: script.as_bytes(), at: 0, out: Vec::with_capacity(script.len()), below: Vec::new() };
     speller.script();
-    // Only whole ASCII characters were left out or put in.
+    // Only complete ASCII characters were removed or inserted.
     String::from_utf8(speller.out).map_or(Cow::Borrowed(script), Cow::Owned)
 }
 
-/// Most scripts have none, and stay as they are.
+/// Most scripts contain none and stay unchanged.
 fn has_replacement(script: &str) -> bool {
     let bytes = script.as_bytes();
     memchr::memmem::find_iter(bytes, b"${").any(|at| replaced_from(bytes, at).is_some())
@@ -28,7 +28,7 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Where the pattern of `${name/` or `${name[index]/` begins.
+/// The start of the pattern in `${name/` or `${name[index]/`.
 fn replaced_from(text: &[u8], at: usize) -> Option<usize> {
     let name = text.get(at + 2..)?;
     let mut len = name.iter().take_while(|it| is_name(**it)).count();
@@ -45,7 +45,7 @@ fn plain_name(text: &[u8], at: usize) -> Option<&[u8]> {
     (len > 0 && !inner[0].is_ascii_digit() && inner.get(len) == Some(&b'}')).then(|| &inner[..len])
 }
 
-/// A here-document whose body is still to come.
+/// A here-document whose body follows later.
 struct PendingHeredoc {
     end: Vec<u8>,
     tabs: bool,
@@ -76,7 +76,7 @@ impl BraceRewriter<'_> {
     }
 
     fn script(&mut self) {
-        // Whether we are within double quotes, here and in each substitution around.
+        // The quoting state of this level and of each enclosing substitution.
         let mut quoted = vec![false];
         while let Some(byte) = self.peek() {
             let in_quotes = quoted.last().copied().unwrap_or(false);
@@ -178,7 +178,7 @@ impl BraceRewriter<'_> {
         }
     }
 
-    /// Where an expansion without quotes in it ends.
+    /// The end of an expansion that contains no quotes.
     fn inner_end(&self) -> Option<usize> {
         let inner = self.text[self.at..].strip_prefix(b"${")?;
         let mut depth = 1_usize;
@@ -196,7 +196,7 @@ impl BraceRewriter<'_> {
         None
     }
 
-    /// `${x/pattern/text}`: a plain name in it loses its braces, any other expansion gets quotes.
+    /// `${x/pattern/text}`: a plain name in it loses its braces, any other expansion is quoted.
     fn replacement(&mut self, in_quotes: bool) {
         let Some(start) = replaced_from(self.text, self.at) else { return self.copy(1) };
         self.copy(start - self.at);
@@ -222,7 +222,7 @@ impl BraceRewriter<'_> {
                         }
                     }
                     None => match self.inner_end() {
-                        // Quotes hide its brace as well.
+                        // Quotes also hide its brace.
                         Some(end) => {
                             self.out.push(b'"');
                             self.copy(end - self.at);

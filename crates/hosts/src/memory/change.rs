@@ -1,4 +1,4 @@
-//! Creating, replacing and removing files, all or none: everything is checked first, and taken back when one fails.
+//! Creates, replaces and removes files, all or none: checks every change first and rolls back when one fails.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -13,7 +13,7 @@ use super::{
     place::{self, FinalSymlink, kind},
 };
 
-/// Creates or replaces a file and the folders above it.
+/// Creates or replaces a file and the directories above it.
 pub(super) async fn write(
     files: &dyn FileSystem,
     path: &SafePath,
@@ -29,7 +29,7 @@ pub(super) async fn write(
     Ok(WriteOutcome { created, remarks: Vec::new() })
 }
 
-/// Does all of the changes, or none.
+/// Applies all changes or none.
 pub(super) async fn change(files: &dyn FileSystem, changes: &[FileChange]) -> Result<Vec<String>> {
     let mut steps = Vec::with_capacity(changes.len());
     let mut seen = BTreeSet::new();
@@ -60,22 +60,22 @@ pub(super) async fn change(files: &dyn FileSystem, changes: &[FileChange]) -> Re
     Ok(Vec::new())
 }
 
-/// One change on its way.
+/// One change in progress.
 struct MemoryChange<'a> {
     path: &'a SafePath,
-    /// Where it really is.
+    /// The resolved path.
     target: PathBuf,
-    /// The new content; nothing when the file is to be removed.
+    /// The new content; `None` if the file is to be removed.
     bytes: Option<&'a [u8]>,
     mode: Option<u32>,
-    /// What was there: content and mode.
+    /// The previous content and mode.
     before: Option<(Vec<u8>, u32)>,
-    /// Folders that were made for it, the outermost first.
+    /// Directories created for it, outermost first.
     created_dirs: Vec<PathBuf>,
 }
 
 impl<'a> MemoryChange<'a> {
-    /// Refuses what cannot be done, and what is not as expected.
+    /// Refuses impossible changes and unexpected content.
     async fn check(
         files: &dyn FileSystem,
         path: &'a SafePath,
@@ -134,7 +134,7 @@ impl<'a> MemoryChange<'a> {
         }
     }
 
-    /// Takes it back. What was there had room before, so that this cannot fail.
+    /// Rolls the change back. The old content fitted before, so this cannot fail.
     async fn undo(&mut self, files: &dyn FileSystem) {
         match &self.before {
             Some((bytes, mode)) => {

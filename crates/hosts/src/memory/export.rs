@@ -1,4 +1,4 @@
-//! Writing the files out to where they last.
+//! Exports in-memory files to another host.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use helve_contract::{
 use super::{MemoryHost, walk};
 
 impl MemoryHost {
-    /// Writes every file beneath a folder to another host, beneath `to`: all of them or none. Each must meet what is
-    /// expected. Links are left out. Says how many it wrote.
+    /// Writes every file beneath a directory to another host beneath `to`, all or none, each with its expected
+    /// content. Skips links. Returns the number of files.
     pub async fn export(&self, from: &Path, host: &dyn Host, to: &SafePath, expect: Expect) -> Result<usize> {
         let mut changes = Vec::new();
         for met in walk::walk_all(&*self.files, from).await {

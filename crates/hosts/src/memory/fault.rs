@@ -1,10 +1,10 @@
-//! What the files in memory say, in the words of the contract.
+//! Maps errors of the in-memory file system to the errors of the contract.
 
 use std::io::ErrorKind;
 
 use helve_contract::FileErrorKind;
 
-/// The contract's word for what went wrong.
+/// The contract's error kind.
 pub(super) fn from_bashkit_error(error: &bashkit::Error) -> FileErrorKind {
     let bashkit::Error::Io(io) = error else { return FileErrorKind::Other(error.to_string()) };
     let text = io.to_string();

@@ -1,4 +1,4 @@
-//! Looking at files, and removing them.
+//! Reads and removes files.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -18,7 +18,6 @@ use super::{
 };
 use crate::local::names::escape_invisible;
 
-/// The most bytes of one chunk.
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
 
 pub(super) async fn stat(files: &dyn FileSystem, path: &SafePath) -> Result<Stat> {
@@ -47,7 +46,7 @@ fn stamp(meta: &Metadata, bytes: &[u8]) -> FileStamp {
     FileStamp([content.finish(), bytes.len() as u64, nanos(meta.modified), nanos(meta.created)])
 }
 
-/// Removes a file, a link (not what it points to), or a folder with all that is in it.
+/// Removes a file, a link (not its target), or a directory with its content.
 pub(super) async fn remove(files: &dyn FileSystem, path: &SafePath) -> Result<FileKind> {
     let place = place::resolve_existing(files, path, FinalSymlink::Keep).await?;
     if path.relative().as_os_str().is_empty() || is_home(&place.here) || place.here.parent().is_none() {

@@ -1,6 +1,6 @@
-//! Memory: files that are nowhere else, and a shell that starts no process.
+//! A host in memory: files without a disk and a shell without processes.
 //!
-//! Nothing here touches the machine: the files are a map, the shell and its commands are functions over it.
+//! Nothing here touches the machine: the files are a map, and the shell and its commands are functions over it.
 
 mod beneath;
 mod braces;
@@ -30,37 +30,33 @@ use tokio::sync::{Mutex, Semaphore};
 pub use beneath::PROJECT_DIR;
 pub use shell::{Script, ScriptOutput};
 
-/// Where scripts start, and where relative paths begin.
+/// The working directory of scripts and the base of relative paths.
 pub const HOME_DIR: &str = "/home/user";
-/// All bytes of all files.
 const MAX_TOTAL_BYTES: u64 = 256 << 20;
-/// The bytes of one file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// How many files.
 const MAX_FILES: u64 = 20_000;
-/// How many folders.
 const MAX_DIRS: u64 = 10_000;
-/// How many scripts run at once. One that does not end when it is told to keeps its place.
+/// The maximum number of concurrent scripts. A script that ignores its termination keeps its slot.
 const MAX_CONCURRENT_SCRIPTS: usize = 8;
 
-/// Files in memory, and a shell over them. Cheap to make and to clone; clones share the files.
+/// Files in memory and a shell over them. Cheap to create and to clone; clones share the files.
 #[derive(Clone)]
 pub struct MemoryHost {
     files: Arc<dyn FileSystem>,
-    /// Held by whoever compares and writes, so that no update is lost.
+    /// Held during compare-and-write, so that no update is lost.
     write_lock: Arc<Mutex<()>>,
     scripts: Arc<Semaphore>,
 }
 
 impl MemoryHost {
-    /// Empty but for the usual folders.
+    /// Creates a host with only the standard directories.
     #[must_use]
     pub fn new() -> Self {
         Self::with_filesystem(Arc::new(InMemoryFs::with_limits(limits())))
     }
 
-    /// The same, with the first root of a workspace to be seen at [`PROJECT_DIR`]. It is read through its host, by its rules,
-    /// when something is looked at; whatever is changed there is changed in memory alone.
+    /// Shows the first root of a workspace at [`PROJECT_DIR`]. Reads go through its host and its rules; changes stay
+    /// in memory.
     #[must_use]
     pub fn over_workspace(host: Arc<dyn Host>, workspace: Workspace) -> Self {
         Self::with_filesystem(Arc::new(OverlayFs::with_limits(
@@ -73,29 +69,29 @@ impl MemoryHost {
         Self { files, write_lock: Arc::default(), scripts: Arc::new(Semaphore::new(MAX_CONCURRENT_SCRIPTS)) }
     }
 
-    /// All of it, with relative paths beginning at [`HOME_DIR`].
+    /// A workspace over all files; relative paths start at [`HOME_DIR`].
     #[must_use]
     pub fn workspace() -> Workspace {
         Workspace::new([Root::writable(HOME_DIR), Root::writable("/")], PathRules::default(), PathStyle::Relative)
     }
 
-    /// A session over these files, to draft a plan in. Its output stays in memory too.
+    /// A session over these files, for drafting a plan. Its output stays in memory too.
     #[must_use]
     pub fn session(&self, id: impl Into<String>) -> Session {
         let host: Arc<dyn Host> = Arc::new(self.clone());
-        // No folder can be there, so that long output is never written to a disk.
+        // This directory cannot exist, so long output is never written to a disk.
         let tasks = Arc::new(crate::TaskRunner::new(host.clone(), "/dev/null/nowhere"));
         let ports = helve_contract::Ports { tasks, ..helve_contract::Ports::new(host) };
         Session::new(id, Self::workspace(), ports)
     }
 
-    /// Makes a folder, and those above it.
+    /// Creates a directory and its parents.
     pub async fn create_dir_all(&self, path: &Path) -> Result<()> {
         let made = self.files.mkdir(path, true).await;
         made.map_err(|error| Error::file(path.display(), fault::from_bashkit_error(&error)))
     }
 
-    /// Runs a script to its end, with the environment and the folder that it names.
+    /// Runs a script to its end, with its environment and working directory.
     pub async fn run(&self, script: Script) -> Result<ScriptOutput> {
         shell::run(self, script).await
     }
@@ -171,7 +167,7 @@ fn limits() -> FsLimits {
         .max_dir_count(MAX_DIRS)
 }
 
-/// Files are named by absolute paths without links on the way.
+/// Files have absolute paths without links.
 fn is_home(path: &Path) -> bool {
     path == Path::new(HOME_DIR)
 }

@@ -1,4 +1,4 @@
-//! Where a path really is: links are followed, a part at a time.
+//! Path resolution: follows links component by component.
 
 use std::{
     collections::VecDeque,
@@ -11,35 +11,31 @@ use helve_contract::{Error, FileErrorKind, SafePath, closest_names, ports::FileK
 
 use super::fault::from_bashkit_error;
 
-/// How many links may be on a way.
 const MAX_SYMLINKS: usize = 40;
-/// How many neighbours are compared with a name that is missing.
 const MAX_SIMILAR_CANDIDATES: usize = 10_000;
 
-/// Whether the last part of a path is followed when it is a link.
+/// Whether a final link is followed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FinalSymlink {
     Follow,
     Keep,
 }
 
-/// A place without links on the way to it.
+/// A path without links.
 pub(super) struct ResolvedPath {
-    /// The deepest folder (or thing) that is there.
+    /// The deepest existing entry.
     pub(super) here: PathBuf,
-    /// What it is.
     pub(super) meta: Metadata,
-    /// The parts that are not there.
+    /// The components that do not exist.
     pub(super) missing: Vec<OsString>,
 }
 
 impl ResolvedPath {
-    /// Its whole path.
     pub(super) fn path(&self) -> PathBuf {
         self.missing.iter().fold(self.here.clone(), |path, part| path.join(part))
     }
 
-    /// What is there, if anything.
+    /// The metadata, if the path exists.
     pub(super) fn existing(&self) -> Option<&Metadata> {
         self.missing.is_empty().then_some(&self.meta)
     }
@@ -54,7 +50,7 @@ pub(super) fn kind(meta: &Metadata) -> FileKind {
     }
 }
 
-/// The place of a path.
+/// Resolves a path.
 pub(super) async fn resolve(
     files: &dyn FileSystem,
     path: &SafePath,
@@ -63,7 +59,7 @@ pub(super) async fn resolve(
     follow(files, &path.host_path(), last).await.map_err(|fault| Error::file(path, fault))
 }
 
-/// The place of a path where something must be; what is near is told when nothing is.
+/// Resolves a path that must exist; the error suggests similar names.
 pub(super) async fn resolve_existing(
     files: &dyn FileSystem,
     path: &SafePath,

@@ -1,4 +1,4 @@
-//! Finding files by name and by what is in them.
+//! Finds files by name and by content.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ use crate::local::{
 
 const EVERYTHING: IgnoreOptions = IgnoreOptions { ignored: true, hidden: true };
 
-/// A path beneath the root of the walk's start; nothing for what must not be seen.
+/// The path beneath the root of the walk's start; `None` if a rule hides it.
 fn relative_to_start<'p>(start: &SafePath, met: &'p Path) -> Option<&'p Path> {
     let relative = met.strip_prefix(&start.root().dir).ok()?;
     (relative == start.relative() || start.may_find(relative)).then_some(relative)
@@ -66,7 +66,7 @@ pub(super) async fn find(files: &dyn FileSystem, path: &SafePath, find: &FindQue
     Ok(found)
 }
 
-/// Everything that a search needs to know.
+/// The inputs of a search.
 struct MemoryGrep<'a> {
     files: &'a dyn FileSystem,
     path: &'a SafePath,
@@ -93,7 +93,7 @@ pub(super) async fn grep(files: &dyn FileSystem, path: &SafePath, grep: &GrepQue
 }
 
 impl MemoryGrep<'_> {
-    /// The files to search: their paths beneath the root, and what is in them.
+    /// Visits the files to search, with their paths beneath the root and content.
     async fn each(&self, noise: IgnoreOptions, mut visit: impl FnMut(&Path, &[u8])) -> Result<()> {
         if self.kind == FileKind::File {
             let bytes = self.files.read_file(self.start).await;
@@ -134,7 +134,7 @@ impl MemoryGrep<'_> {
         Ok(matches)
     }
 
-    /// Where the pattern would have matched.
+    /// Records where the pattern would have matched.
     async fn absence(&self, exact: &RegexMatcher, matches: &mut GrepResult) {
         let counting = GrepQuery {
             output: GrepOutputMode::Counts,
@@ -159,7 +159,7 @@ impl MemoryGrep<'_> {
                 absence.foreign += 1;
             }
         });
-        // A file that is gone by now has nothing to tell.
+        // A file that no longer exists is skipped.
         _ = same.await;
         if self.kind != FileKind::Folder || self.grep.noise == EVERYTHING {
             return;
@@ -191,7 +191,7 @@ fn search_bytes<'m>(grep: &GrepQuery, matcher: &'m RegexMatcher, binary: BinaryM
         bytes: max_bytes(grep),
     };
     let mut found = HitCollector::new(ask, matcher);
-    // A reader and not a slice, so that zero bytes are seen where a file on a disk has them seen.
+    // A reader instead of a slice, so that zero bytes are detected as in a file on disk.
     let reading = match binary {
         BinaryMode::Stop => searcher(grep, binary).search_reader(matcher, bytes, &mut found),
         BinaryMode::Search => searcher(grep, binary).search_slice(matcher, bytes, &mut found),

@@ -1,7 +1,7 @@
-//! The shell: a fresh one for each script, over the same files, on a thread of its own.
+//! The shell: a new one for each script, over the same files, on a separate thread.
 //!
-//! A script cannot hold up the runtime, and a deep one cannot overflow a stack that others need. It ends by itself at
-//! its limits; one that does not end when told to is left behind, and keeps its place among the few that may run.
+//! A script cannot block the runtime or overflow a shared stack. It ends at its limits. A script that ignores its
+//! termination is abandoned and keeps its slot among the concurrent scripts.
 
 use std::{
     collections::VecDeque,
@@ -31,41 +31,39 @@ use super::{
     threads::{self, STACK_BYTES},
 };
 
-/// How long a script may run when nobody ends it before.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
-/// How many commands a script may run.
 const MAX_COMMANDS: usize = 200_000;
-/// How often its loops may go round, each by itself and all together.
+/// The maximum number of loop iterations, per loop and in total.
 const MAX_LOOP_ITERATIONS: usize = 200_000;
 const MAX_TOTAL_ITERATIONS: usize = 1_000_000;
-/// How much it may write to each stream.
+/// The maximum output per stream.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
-/// How much its variables and pipes may hold.
+/// The maximum size of variables and pipes.
 const MAX_MEMORY_BYTES: usize = 64 << 20;
-/// Variables that every bash has from its start.
+/// Variables that bash sets at its start.
 const PRELUDE: &str = "IFS=$' \\t\\n' OPTERR=1 COMP_WORDBREAKS=$' \\t\\n\"\\'@><=;|&(:'";
-/// Output that is handed on at once.
+/// The chunk size of forwarded output.
 const OUTPUT_CHUNK_BYTES: usize = 64 << 10;
 
 /// A script to run.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What to run.
+    /// The source text.
     pub text: String,
-    /// Where it starts.
+    /// The working directory.
     pub dir: PathBuf,
-    /// More names and values for its environment.
+    /// Additional environment variables.
     pub env: EnvVars,
-    /// What it reads.
+    /// The standard input.
     pub input: StdinSource,
-    /// When it is ended.
+    /// The timeout.
     pub limit: Duration,
-    /// With [`Streams::Merged`] all that it writes is in [`ScriptOutput::stdout`], in the order written.
+    /// With [`Streams::Merged`] all output is in [`ScriptOutput::stdout`], in the order written.
     pub streams: Streams,
 }
 
 impl Script {
-    /// A script that starts at home, and reads nothing.
+    /// A script in the home directory without input.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -81,16 +79,16 @@ impl Script {
 /// How a script ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptOutput {
-    /// What it wrote to standard output.
+    /// The standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// The standard error.
     pub stderr: Vec<u8>,
     /// Its exit code.
     pub code: i32,
 }
 
 impl ScriptOutput {
-    /// Its thread is gone.
+    /// The result of a script whose thread died.
     fn thread_died() -> Self {
         Self { code: 134, ..Self::default() }
     }
@@ -100,7 +98,7 @@ impl ScriptOutput {
 pub(super) async fn run(memory: &MemoryHost, script: Script) -> Result<ScriptOutput> {
     let limit = script.limit;
     let mut running = start(memory, script).await?;
-    // The script keeps to its limit by itself; this is for one that hangs where it cannot look at the clock.
+    // The script checks its own timeout; this one covers a script that hangs where it cannot check.
     match timeout(limit + TERMINATION_GRACE, &mut running.ended).await {
         Ok(ended) => Ok(ended.unwrap_or_else(|_| ScriptOutput::thread_died())),
         Err(_) => {
@@ -113,7 +111,7 @@ fn timeout_message(limit: Duration) -> String {
     format!("bash: ended after {} s, which is the most a script may take\n", limit.as_secs_f32())
 }
 
-/// Starts a script on a thread of its own: one that waits for the next script, or a new one.
+/// Starts a script on an idle thread or a new one.
 pub(super) async fn start(memory: &MemoryHost, script: Script) -> Result<RunningScript> {
     let place = memory.scripts.clone().try_acquire_owned().map_err(|_| {
         Error::failed("too many scripts are running in memory at once; wait until one of them has ended")
@@ -130,7 +128,7 @@ pub(super) async fn start(memory: &MemoryHost, script: Script) -> Result<Running
     Ok(RunningScript { ended, stop, pending_events: VecDeque::new(), exit: None })
 }
 
-/// What the thread of a script has.
+/// The inputs of a script's thread.
 pub(super) struct ScriptJob {
     memory: MemoryHost,
     script: Script,
@@ -140,7 +138,7 @@ pub(super) struct ScriptJob {
 }
 
 impl ScriptJob {
-    /// Runs the script to its end, and tells whoever waits for that; `ready` is called right before.
+    /// Runs the script to its end and sends the result; calls `ready` just before.
     pub(super) fn run(self, ready: impl FnOnce()) {
         let (written, mut shell) = (Arc::new(Mutex::new(ScriptOutput::default())), None);
         let ended = catch_unwind(AssertUnwindSafe(|| self.interpret(&written, &mut shell))).unwrap_or_else(|_| {
@@ -149,7 +147,7 @@ impl ScriptJob {
             ScriptOutput { code: 134, ..ended }
         });
         ready();
-        // Nobody listens any more when the call was given up, and nobody waits until the shell is taken apart.
+        // The receiver may be gone after a cancelled call. The result is sent before the shell is dropped.
         _ = self.result.send(ended);
         drop(shell);
     }
@@ -182,10 +180,10 @@ impl ScriptJob {
                 while !self.stop.load(Ordering::Relaxed) {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                // The interpreter ends at its next command; one that waits is dropped.
+                // The interpreter stops at its next command; a waiting one is dropped.
                 tokio::time::sleep(TERMINATION_GRACE).await;
             };
-            // Few scripts name one of them, and every script would pay for it.
+            // Few scripts use these variables, and setting them costs time.
             if ["IFS", "OPTERR", "COMP_WORDBREAKS"].iter().any(|name| script.contains(name)) {
                 _ = bash.exec(PRELUDE).await;
             }
@@ -200,7 +198,7 @@ impl ScriptJob {
                 () = asked => Err(bashkit::Error::Cancelled),
             }
         });
-        // Threads of its own that still parse are not waited for.
+        // Parser threads that still run are not waited for.
         runtime.shutdown_background();
         let mut ended = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
         match result {
@@ -220,7 +218,7 @@ impl ScriptJob {
         ended
     }
 
-    /// Why a script did not come to its end, and its exit code.
+    /// The message and exit code of a script that failed to complete.
     fn describe_error(&self, error: &bashkit::Error) -> (String, i32) {
         match error {
             bashkit::Error::Parse { message, line, .. } => {
@@ -267,13 +265,12 @@ impl ScriptJob {
     }
 }
 
-/// Whether a script ended at a variable that is not set, under `set -u`: `bash -c` ends with 127 then.
+/// Whether a script ended at an unset variable under `set -u`: `bash -c` exits with 127 then.
 fn is_unbound(code: i32, stderr: &[u8]) -> bool {
     let last = stderr.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     code == 1 && last.starts_with(b"bash: line ") && last.ends_with(b": unbound variable")
 }
 
-/// Takes a piece of what a script writes.
 fn append_output(
     written: &Mutex<ScriptOutput>,
     stream: fn(&mut ScriptOutput) -> &mut Vec<u8>,
@@ -288,11 +285,11 @@ fn exit(code: i32) -> ProcessExit {
     ProcessExit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None }
 }
 
-/// A script that runs. Dropping it ends it.
+/// A running script. Dropping it ends it.
 pub(super) struct RunningScript {
     ended: oneshot::Receiver<ScriptOutput>,
     stop: Arc<AtomicBool>,
-    /// What it wrote, once it has ended, as far as nobody took it.
+    /// Output that was not taken before the script ended.
     pending_events: VecDeque<ProcessEvent>,
     exit: Option<ProcessExit>,
 }

@@ -1,4 +1,4 @@
-//! Keeping the files: all of them as bytes, and back.
+//! Snapshots: serialises all files to bytes and restores them.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{HOME_DIR, MAX_TOTAL_BYTES, MemoryHost};
 
-/// What a snapshot begins with: its name and version.
+/// The magic bytes: name and version.
 const MAGIC: &[u8; 8] = b"helvemm1";
-/// The most bytes of a snapshot: all files, and room for their names.
+/// The maximum size of a snapshot: all files and their names.
 const MAX_SNAPSHOT_BYTES: usize = MAX_TOTAL_BYTES as usize + (64 << 20);
 
-/// One file, folder or link.
+/// One file, directory or link.
 #[derive(Serialize, Deserialize)]
 struct SnapshotEntry {
     path: String,
@@ -30,8 +30,8 @@ enum SnapshotKind {
 }
 
 impl MemoryHost {
-    /// All files, as bytes that [`restore`](Self::restore) takes. The same files give the same bytes. Of a workspace that
-    /// shows here only what was changed is kept.
+    /// Serialises all files for [`restore`](Self::restore). The same files give the same bytes. Of an underlying
+    /// workspace it contains only the changes.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
         let all = self.files.vfs_snapshot().ok_or_else(|| Error::failed("these files cannot be kept"))?;
         let mut kept: Vec<SnapshotEntry> = all.entries().iter().filter_map(to_snapshot).collect();
@@ -42,7 +42,7 @@ impl MemoryHost {
         Ok(bytes)
     }
 
-    /// Puts back what was kept. When that cannot be done, everything stays as it is.
+    /// Restores a snapshot. On an error nothing changes.
     pub async fn restore(&self, bytes: &[u8]) -> Result<()> {
         let broken = |why: &str| Error::failed(format!("these files in memory cannot be put back: {why}"));
         if bytes.len() > MAX_SNAPSHOT_BYTES {
@@ -56,7 +56,7 @@ impl MemoryHost {
         }
         let _held = self.write_lock.lock().await;
         self.files.vfs_restore(&VfsSnapshot::from_entries(entries)).map_err(|error| broken(&error.to_string()))?;
-        // Scripts start there, whatever was kept.
+        // Scripts start there, so it must exist.
         self.files.mkdir(HOME_DIR.as_ref(), true).await.map_err(|error| broken(&error.to_string()))
     }
 }

@@ -1,5 +1,5 @@
-//! Threads for scripts. One that has done its script waits a while for the next: to start a thread, and to touch its stack
-//! for the first time, takes longer than most scripts do.
+//! Threads for scripts. An idle thread waits for the next script: starting a thread and touching its stack takes
+//! longer than most scripts.
 
 use std::{
     io,
@@ -13,19 +13,18 @@ use std::{
 
 use super::shell::ScriptJob;
 
-/// The stack of a thread. Pages are taken when they are used.
+/// The stack size of a thread. Pages are allocated at the first use.
 pub(super) const STACK_BYTES: usize = 256 << 20;
-/// How long a thread waits.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The threads that wait; the last one has done so for the shortest time.
+/// The idle threads; the most recent is last.
 static IDLE_THREADS: Mutex<Vec<(ThreadId, Sender<ScriptJob>)>> = Mutex::new(Vec::new());
 
 fn waiting() -> MutexGuard<'static, Vec<(ThreadId, Sender<ScriptJob>)>> {
     IDLE_THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does a job on a thread that waits, or on a new one.
+/// Runs a job on an idle thread or a new one.
 pub(super) fn run_job(mut job: ScriptJob) -> io::Result<()> {
     let free = waiting().pop();
     if let Some((_, free)) = free {
@@ -37,17 +36,17 @@ pub(super) fn run_job(mut job: ScriptJob) -> io::Result<()> {
     thread::Builder::new().name("memory-shell".into()).stack_size(STACK_BYTES).spawn(move || worker_loop(job)).map(drop)
 }
 
-/// Does one job after another, until none comes.
+/// Runs jobs until none arrives within the timeout.
 fn worker_loop(mut job: ScriptJob) {
     let (sender, jobs) = channel();
     let me = thread::current().id();
     loop {
-        // It waits before anybody hears of the end, so that whoever comes next finds it.
+        // It registers as idle before the result is sent, so that the next caller finds it.
         job.run(|| waiting().push((me, sender.clone())));
         let next = match jobs.recv_timeout(IDLE_TIMEOUT) {
             Ok(next) => Some(next),
             Err(_) if unregister(me) => None,
-            // Somebody took this thread at the last moment: the job is on its way.
+            // Another caller took this thread at the last moment: the job will arrive.
             Err(_) => jobs.recv().ok(),
         };
         match next {
@@ -57,7 +56,7 @@ fn worker_loop(mut job: ScriptJob) {
     }
 }
 
-/// Waits no longer; false, where it was not among those that wait.
+/// Removes the thread from the idle list; returns false if it was not there.
 fn unregister(me: ThreadId) -> bool {
     let mut waiting = waiting();
     let at = waiting.iter().position(|it| it.0 == me);

@@ -1,4 +1,4 @@
-//! Walking the files as ripgrep does: ignore files, hidden files, types and globs mean what they mean there.
+//! Walks in-memory files with ripgrep's semantics for ignore files, hidden files, types and globs.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,38 +17,34 @@ use ignore::{
 
 use super::place::kind;
 
-/// How deep folders are walked.
 const MAX_DEPTH: usize = 256;
 
-/// Something met on a walk.
 pub(super) struct WalkEntry {
-    /// Its absolute path.
     pub(super) path: PathBuf,
     pub(super) kind: FileKind,
     pub(super) size: u64,
     pub(super) modified: SystemTime,
 }
 
-/// What a walk passes over.
 pub(super) struct WalkFilter<'a> {
     pub(super) noise: IgnoreOptions,
     pub(super) globs: Option<&'a Override>,
     pub(super) types: Option<&'a Types>,
 }
 
-/// The ignore files of a folder and of those above it, the innermost first.
+/// The ignore files of a directory and its parents, innermost first.
 struct IgnoreRules {
     own: Gitignore,
     above: Option<Arc<IgnoreRules>>,
 }
 
-/// Everything beneath a folder, sorted by path.
+/// Everything beneath a directory, sorted by path.
 pub(super) async fn walk_all(files: &dyn FileSystem, from: &Path) -> Vec<WalkEntry> {
     let everything = IgnoreOptions { ignored: true, hidden: true };
     walk(files, from, &WalkFilter { noise: everything, globs: None, types: None }).await
 }
 
-/// What passes the sieve beneath a folder, sorted by path.
+/// The entries beneath a directory that pass the filter, sorted by path.
 pub(super) async fn walk(files: &dyn FileSystem, from: &Path, sieve: &WalkFilter<'_>) -> Vec<WalkEntry> {
     let mut met = Vec::new();
     let (mut rules, mut in_git) = (None, false);
@@ -79,7 +75,7 @@ pub(super) async fn walk(files: &dyn FileSystem, from: &Path, sieve: &WalkFilter
     met
 }
 
-/// Globs decide first; then ignore files, types, and the dot of a hidden name.
+/// Order of precedence: globs, ignore files, types, hidden names.
 fn is_included(sieve: &WalkFilter<'_>, rules: Option<&IgnoreRules>, path: &Path, is_folder: bool) -> bool {
     if let Some(globs) = sieve.globs.filter(|it| !it.is_empty()) {
         match globs.matched(path, is_folder) {
@@ -119,7 +115,7 @@ async fn read_rules(
 ) -> Option<Arc<IgnoreRules>> {
     let mut builder = GitignoreBuilder::new(folder);
     let mut any = false;
-    // The later one decides.
+    // Later files take precedence.
     for name in [".gitignore", ".ignore", ".rgignore"] {
         if name == ".gitignore" && !in_git {
             continue;
@@ -127,7 +123,7 @@ async fn read_rules(
         let Ok(bytes) = files.read_file(&folder.join(name)).await else { continue };
         any = true;
         for line in String::from_utf8_lossy(&bytes).lines() {
-            // A line that is no pattern is passed over, as git does.
+            // An invalid pattern is skipped, as in git.
             _ = builder.add_line(None, line);
         }
     }

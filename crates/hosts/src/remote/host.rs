@@ -1,4 +1,5 @@
-//! A host on another machine, as a session uses it: connected at its first use, with the session's own folders kept here.
+//! A session's view of a host on another machine: connects at the first use and keeps the session's private
+//! directories local.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,26 +22,26 @@ use crate::LocalHost;
 /// Makes a connection to another machine.
 #[async_trait]
 pub(crate) trait Connect: Send + Sync {
-    /// What the machine is called: `ssh build-1`.
+    /// The machine's name for messages: `ssh build-1`.
     fn name(&self) -> String;
 
-    /// Connects, for a workspace whose roots are all over there.
+    /// Connects for a workspace whose roots are all on the other machine.
     async fn connect(&self, workspace: &Workspace) -> Result<RemoteClient>;
 
     /// Whether a new connection finds the files of a lost one.
     fn keeps_files(&self) -> bool;
 }
 
-/// A host on another machine. Files in the workspace and all commands are over there.
+/// A host on another machine. It has the workspace files and runs all commands.
 ///
-/// Roots outside the workspace folder (saved output, a session's own temporary folder, the vault) stay on this machine.
-/// File tools reach both sides, and commands see the other machine only.
+/// Roots outside the workspace directory (saved output, the session's temporary directory, the vault) stay on this
+/// machine. File tools reach both sides; commands see only the other machine.
 ///
-/// It connects at its first use. A lost connection is made again at the next use where the files are still there.
+/// It connects at the first use. It reconnects after a lost connection if the files still exist.
 pub struct RemoteHost {
     name: String,
     connector: Box<dyn Connect>,
-    /// The workspace folder over there.
+    /// The workspace directory on the other machine.
     folder: PathBuf,
     workspace: Workspace,
     near: LocalHost,
@@ -86,7 +87,7 @@ impl RemoteHost {
         path.root().dir.starts_with(&self.folder) && !path.is_in_vault()
     }
 
-    /// The connection, made now where there is none.
+    /// The connection; connects if there is none.
     async fn remote(&self) -> Result<Arc<RemoteClient>> {
         let mut remote = self.remote.lock().await;
         match &*remote {
@@ -106,7 +107,7 @@ impl RemoteHost {
     }
 }
 
-/// The workspace folder on another machine must say where it is without this machine's help.
+/// Checks that the workspace directory is absolute, because this machine cannot resolve it.
 pub(crate) fn check_folder(folder: &Path) -> Result<()> {
     if folder.is_absolute() && folder.parent().is_some() {
         return Ok(());
@@ -117,7 +118,7 @@ pub(crate) fn check_folder(folder: &Path) -> Result<()> {
     )))
 }
 
-/// One operation on whichever side the path is.
+/// Runs an operation on the side that has the path.
 macro_rules! on_its_side {
     ($self:ident, $path:ident, $operation:ident ( $($argument:expr),* )) => {
         if $self.is_far($path) {
@@ -223,7 +224,7 @@ mod tests {
     use super::*;
     use crate::remote::serve;
 
-    /// Connects to a far end in this process, which the test can end.
+    /// Connects to a server in this process, which the test can end.
     #[derive(Clone, Default)]
     struct InProcess {
         keeps_files: bool,
@@ -250,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Two folders, one of them the workspace of the far side, removed at the end.
+    /// Two directories, one of them the remote workspace; removed when dropped.
     struct Ground(PathBuf);
 
     impl Ground {

@@ -1,8 +1,7 @@
 //! A host on another machine: the same program runs there and serves its local host over a pipe.
 //!
-//! Everything goes over one connection: files, searches, programs with their output and signals. When the pipe
-//! closes, the far end ends every program it started for us. What carries the pipe is another matter: [`SshConfig`] starts
-//! the far end with the `ssh` program.
+//! One connection carries files, searches, and programs with their output and signals. When the pipe closes, the
+//! server ends every program of this client. The transport is separate: [`SshConfig`] starts the server with `ssh`.
 
 mod host;
 mod route;
@@ -39,22 +38,21 @@ pub use self::{
     ssh::SshConfig,
 };
 
-/// How long the far end may take to greet.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A host at the other end of a pipe.
+/// A client of a host at the other end of a pipe.
 pub struct RemoteClient {
     level: SandboxLevel,
     link: Arc<RemoteConnection>,
 }
 
-/// The near end of the pipe. Closing it ends the far end.
+/// The client's side of the pipe. Closing it ends the server.
 struct RemoteConnection {
     name: String,
     out: mpsc::UnboundedSender<Vec<u8>>,
     next: AtomicU64,
     waiting: Mutex<PendingReplies>,
-    /// What carries the pipe, and goes with it.
+    /// Keeps the transport alive as long as the connection.
     _transport: Box<dyn Send + Sync>,
 }
 
@@ -66,7 +64,7 @@ struct PendingReplies {
 }
 
 impl RemoteClient {
-    /// Greets the far end over a pipe.
+    /// Performs the handshake over a pipe.
     pub async fn connect(
         name: impl Into<String>,
         workspace: &Workspace,
@@ -76,7 +74,7 @@ impl RemoteClient {
         Self::connect_over(name, workspace, from, to, ()).await
     }
 
-    /// The same, over a pipe that lasts as long as `carrier` does: it is dropped after the last use of the host.
+    /// Like `connect`; keeps `carrier` alive until the last use of the host.
     pub(crate) async fn connect_over(
         name: impl Into<String>,
         workspace: &Workspace,
@@ -142,7 +140,7 @@ impl RemoteConnection {
         self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Asks, and waits for the answer. When nobody waits any more, the far end is told.
+    /// Sends a request and waits for the answer. Cancellation notifies the server.
     async fn request(&self, id: u64, ask: &ClientMessage) -> Result<HostResponse> {
         let frame = wire::frame(ask).map_err(|error| Error::failed(format!("this is {error}")))?;
         let (answer, wait) = oneshot::channel();
@@ -160,7 +158,7 @@ impl RemoteConnection {
         answer?
     }
 
-    /// Tells the far end something that has no answer. Where the pipe is lost there is nobody to tell.
+    /// Sends a message without an answer. Does nothing if the connection is lost.
     fn notify(&self, ask: &ClientMessage) {
         if let Ok(frame) = wire::frame(ask) {
             _ = self.out.send(frame);
@@ -172,7 +170,7 @@ impl RemoteConnection {
     }
 }
 
-/// A question under way.
+/// A request in progress.
 struct PendingRequest<'a> {
     link: &'a RemoteConnection,
     id: u64,
@@ -188,7 +186,7 @@ impl Drop for PendingRequest<'_> {
     }
 }
 
-/// Hands out what the far end tells, until it ends or nobody holds the near end.
+/// Dispatches messages of the server until the connection ends or the client is dropped.
 async fn read_loop(link: std::sync::Weak<RemoteConnection>, mut from: impl AsyncRead + Unpin) {
     loop {
         let told: io::Result<Option<ServerMessage>> = wire::receive(&mut from).await;
@@ -201,7 +199,7 @@ async fn read_loop(link: std::sync::Weak<RemoteConnection>, mut from: impl Async
                 }
             }
             Ok(Some(ServerMessage::Noticed { process, what })) => {
-                // There is room for all that the far end may send; one that sends more is not listened to.
+                // The queue has room for the agreed window; excess messages are dropped.
                 if waiting.programs.get(&process).is_some_and(|listener| listener.try_send(what).is_err()) {
                     waiting.programs.remove(&process);
                 }
@@ -215,7 +213,7 @@ async fn read_loop(link: std::sync::Weak<RemoteConnection>, mut from: impl Async
     }
 }
 
-/// One operation: ask, and take the answer of its kind.
+/// Sends a request and unwraps the answer of its kind.
 macro_rules! asked {
     ($self:ident, $deed:expr, $kind:path) => {
         match $self.request($deed).await? {
@@ -243,7 +241,7 @@ impl Host for RemoteClient {
         let part =
             |start: u64, len: u64| HostRequest::Read(path.into(), Span { start, len: len.min(wire::MAX_READ_BYTES) });
         let mut chunk: FileChunk = asked!(self, part(span.start, span.len), HostResponse::Chunk)?;
-        // A file that does not fit into one message comes in several, all of the same state.
+        // A file that exceeds one message is read in several, all of the same state.
         while (chunk.bytes.len() as u64) < span.len && span.start.saturating_add(chunk.bytes.len() as u64) < chunk.size
         {
             let had = chunk.bytes.len() as u64;
@@ -296,7 +294,7 @@ impl Host for RemoteClient {
         let (listener, told) = mpsc::channel(wire::OUTPUT_WINDOW);
         let id = self.link.next_id();
         self.link.waiting().programs.insert(id, listener);
-        // Made before it is asked for: whoever gives up on the way ends it.
+        // Registered before the request, so that a cancelled start ends the program.
         let mut program =
             RemoteProcess { id, level: SandboxLevel::None, events: told, link: self.link.clone(), end: None };
         let HostResponse::Process(level) =

@@ -1,7 +1,7 @@
-//! Commands that run on another machine: the few that are listed, as they stand, without a shell.
+//! Routed commands: a listed command runs on another machine, unchanged and without a shell.
 //!
-//! The near side sends a listed command over `ssh`; the far side's `authorized_keys` forces `helve host-exec`, which
-//! reads its own list and is the wall that counts. Both match words, never text: `git status; rm x` is not `git`.
+//! The client sends a listed command over `ssh`. The server's `authorized_keys` forces `helve host-exec`, whose own
+//! list is the security boundary. Both compare words, not text: `git status; rm x` is not `git`.
 
 use std::{
     io,
@@ -35,14 +35,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::ssh::{SshConfig, SshMultiplexing, spawn_error};
 
-/// Which commands may run on the other machine.
+/// The commands that may run on the other machine.
 ///
-/// A single word is a program with any arguments; several words are a whole command, exactly.
+/// A single word allows a program with any arguments; several words allow exactly that command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandAllowlist(Vec<Vec<String>>);
 
 impl CommandAllowlist {
-    /// Reads a list, one command each.
+    /// Parses a list with one command per line.
     pub fn new<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         let lines = lines.into_iter().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         lines
@@ -51,7 +51,7 @@ impl CommandAllowlist {
             .map(Self)
     }
 
-    /// Whether these words are listed.
+    /// Whether the list contains this command.
     pub fn contains(&self, argv: &[String]) -> bool {
         self.0.iter().any(|listed| match listed.as_slice() {
             [program] => argv.first() == Some(program),
@@ -59,13 +59,13 @@ impl CommandAllowlist {
         })
     }
 
-    /// The words of a command that is listed; `None` for every other, and for all that needs a shell.
+    /// The words of a listed command; `None` for other commands and those that need a shell.
     pub fn match_script(&self, script: &str) -> Option<Vec<String>> {
         split_words(script).filter(|argv| self.contains(argv))
     }
 }
 
-/// The words of a command that means the same with and without a shell; `None` when it needs one.
+/// Splits a command into words; returns `None` if it needs a shell.
 fn split_words(script: &str) -> Option<Vec<String>> {
     let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
     let mut letters = script.chars();
@@ -92,20 +92,20 @@ fn split_words(script: &str) -> Option<Vec<String>> {
                 }
             }
             _ if letter.is_alphanumeric() || "-_./:,@%+=".contains(letter) => word.get_or_insert_default().push(letter),
-            // Operators, expansions, globs, escapes, control characters: a shell would do something with them.
+            // Operators, expansions, globs, escapes and control characters have a meaning in a shell.
             _ => return None,
         }
     }
     words.extend(word);
-    // An assignment before the program is the shell's work too.
+    // An assignment before the program also needs a shell.
     let first = words.first()?;
     (!first.contains('=') && !first.is_empty()).then_some(words)
 }
 
-/// The simple commands of a script, each as its words, where they can be told without a shell. Words before the program
-/// that do not change which program it is (assignments, `if`, `then`, `sudo` …) are left out.
+/// The simple commands of a script as words, as far as they can be split without a shell. It skips words before the
+/// program, such as assignments, `if`, `then` and `sudo`.
 ///
-/// It serves a remark only, so that a program whose name an expansion makes up is missed.
+/// Used only for a remark, so it may miss a program whose name results from an expansion.
 fn simple_commands(script: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -124,7 +124,7 @@ fn simple_commands(script: &str) -> Vec<Vec<String>> {
                 Some('\n') | None => {}
                 Some(letter) => word.get_or_insert_default().push(letter),
             },
-            // A substitution is a command of its own, inside double quotes too.
+            // A substitution is a command, also inside double quotes.
             (_, '`') => {
                 end_of_word(&mut word, &mut commands);
                 commands.push(Vec::new());
@@ -163,18 +163,18 @@ fn simple_commands(script: &str) -> Vec<Vec<String>> {
     commands.filter(|words| !words.is_empty()).collect()
 }
 
-/// Words after which a program follows.
+/// Words that precede a program.
 const BEFORE_PROGRAM: [&str; 18] = [
     "!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "exec", "command", "builtin", "sudo",
     "env", "nohup", "xargs", "nice",
 ];
 
-/// One argument for a shell on the other side, so that it is that argument again.
+/// Quotes one argument for the shell on the other machine.
 fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r#"'"'"'"#))
 }
 
-/// How the near side asks for both streams in one pipe: a shell over there reads it the same way.
+/// Requests merged streams; a remote shell interprets it the same way.
 const MERGE: &str = " 2>&1";
 
 /// A command that [`check_forced_command`] has accepted. It dereferences to its program and arguments.
@@ -192,7 +192,7 @@ impl Deref for ForcedCommand {
     }
 }
 
-/// What the far side does with a forced command: what to run, or why not.
+/// Checks a forced command on the server: returns what to run, or why it is refused.
 pub fn check_forced_command(original: Option<&str>, allowed: &CommandAllowlist) -> Result<ForcedCommand> {
     let original = original.map(str::trim).filter(|it| !it.is_empty());
     let original = original.ok_or_else(|| Error::denied("denied: no command was sent; there is no shell here"))?;
@@ -200,7 +200,7 @@ pub fn check_forced_command(original: Option<&str>, allowed: &CommandAllowlist) 
         Some(command) => (command, Streams::Merged),
         None => (original, Streams::Separate),
     };
-    // The near side quotes every word, so that the user's shell on this side would have given them back.
+    // The client quotes every word, so that the user's shell restores them.
     let argv = split_words(original)
         .ok_or_else(|| Error::denied("denied: the command needs a shell, and there is none here"))?;
     if allowed.contains(&argv) {
@@ -209,10 +209,10 @@ pub fn check_forced_command(original: Option<&str>, allowed: &CommandAllowlist) 
     Err(Error::denied(format!("denied: `{}` is not in this machine's list of allowed commands", argv.join(" "))))
 }
 
-/// Runs the command on this side, in a process group of its own, with our input and output. Returns the exit code.
+/// Runs the command in a new process group with this process's input and output. Returns the exit code.
 ///
-/// When nobody reads our output any more (the connection was closed, the call ran out of time), the group is ended.
-/// What a command leaves running in its group is ended too: it would hold the connection open.
+/// When the output closes (connection lost, timeout), it kills the group. It also kills processes that the command
+/// leaves in its group, because they would keep the connection open.
 pub fn exec_forced_command(forced: &ForcedCommand) -> io::Result<i32> {
     let (program, arguments) = forced.argv.split_first().ok_or_else(|| io::Error::other("no command"))?;
     let mut command = std::process::Command::new(program);
@@ -241,18 +241,18 @@ pub fn exec_forced_command(forced: &ForcedCommand) -> io::Result<i32> {
             break;
         }
     }
-    // The number of the group is taken as long as its leader has not been waited for.
+    // The group's id cannot be reused before its leader is waited for.
     _ = process::kill_process_group(group, process::Signal::KILL);
     let status = child.wait()?;
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
 
-/// A host whose listed commands run on another machine. Files, and every other command, stay where they are.
+/// A host whose listed commands run on another machine. Files and all other commands stay on the inner host.
 ///
-/// The other machine has its own folders and its own environment: a routed command starts where its user's sessions
-/// start. One that comes with variables or another start folder is refused, because neither can be sent. A script that
-/// has a listed command among others runs here and ends with a remark. All routed commands share one connection, which
-/// is made for the first.
+/// The other machine has its own directories and environment: a routed command starts in its user's home. A command
+/// with variables or a working directory is refused, because neither can be sent. A script that contains a listed
+/// command among others runs locally and ends with a remark. All routed commands share one connection, which the
+/// first one opens.
 pub struct SshRoutedHost {
     inner: Arc<dyn Host>,
     ssh: SshConfig,
@@ -261,18 +261,18 @@ pub struct SshRoutedHost {
 }
 
 impl SshRoutedHost {
-    /// Sends the commands of this list over `ssh`, the rest to `inner`.
+    /// Routes the commands of this list over `ssh`, the rest to `inner`.
     pub fn new(inner: Arc<dyn Host>, ssh: SshConfig, allowed: CommandAllowlist) -> Self {
         Self { inner, ssh, allowed, master: tokio::sync::Mutex::default() }
     }
 
-    /// The words of a command that goes to the other machine; `None` when it stays here.
+    /// The words of a routed command; `None` if it runs locally.
     fn route(&self, command: &ProcessSpec) -> Result<Option<Vec<String>>> {
         let Some(script) = &command.script else { return Ok(None) };
         if let Some(argv) = self.allowed.match_script(script) {
             return Ok(Some(argv));
         }
-        // It would run here instead, which nobody who lists a program for the other machine wants.
+        // It would run locally instead, which contradicts the list.
         match script.split_ascii_whitespace().next().map(|first| first.trim_end_matches([';', '&', '|'])) {
             Some(first) if split_words(script).is_none() && self.allowed.contains(&[first.to_owned()]) => {
                 Err(Error::denied(format!(
@@ -285,8 +285,7 @@ impl SshRoutedHost {
         }
     }
 
-    /// Refuses what cannot be sent along. The other machine has its own folders and environment, and dropping either
-    /// would run another command than the one that was asked for.
+    /// Refuses variables and working directories. Dropping either would run another command than the requested one.
     fn refuse_what_is_not_sent(&self, program: &str, command: &ProcessSpec) -> Result<()> {
         let there = format!("`{program}` runs on another machine ({})", self.ssh.host);
         if command.terminal.is_some() {
@@ -310,7 +309,7 @@ impl SshRoutedHost {
         Ok(())
     }
 
-    /// A remark where a script has a listed command in it and runs here all the same.
+    /// A remark for a script that contains a listed command and runs locally.
     fn stays_here(&self, command: &ProcessSpec) -> Option<String> {
         let script = command.script.as_deref()?;
         let listed = simple_commands(script).into_iter().find(|argv| self.allowed.contains(argv))?;
@@ -322,7 +321,7 @@ impl SshRoutedHost {
         ))
     }
 
-    /// The socket of the connection, which is made now where there is none.
+    /// The socket of the shared connection; connects if there is none.
     async fn socket(&self) -> Result<PathBuf> {
         let mut line = self.master.lock().await;
         if !line.as_mut().is_some_and(SshMaster::is_alive) {
@@ -333,7 +332,6 @@ impl SshRoutedHost {
     }
 }
 
-/// A connection that commands share.
 struct SshMaster {
     child: tokio::process::Child,
     folder: PathBuf,
@@ -403,7 +401,7 @@ impl HostLayer for SshRoutedHost {
     }
 }
 
-/// A process whose end carries one more remark.
+/// A process whose exit carries an additional remark.
 struct Remarked {
     process: Box<dyn Process>,
     remark: String,
@@ -436,7 +434,7 @@ impl Process for Remarked {
 
 /// A command that runs on the other machine.
 ///
-/// Ending `ssh` closes the command's output over there; `helve host-exec` ends its process group then.
+/// Ending `ssh` closes the command's output on the other machine; `helve host-exec` then kills its process group.
 struct SshProcess {
     child: tokio::process::Child,
     stdin: Option<tokio::process::ChildStdin>,
@@ -465,7 +463,7 @@ impl SshProcess {
     }
 }
 
-/// The next piece of a stream; nothing when it has ended.
+/// Reads the next chunk of a stream; `None` at its end.
 async fn read_chunk(stream: &mut Option<impl AsyncReadExt + Unpin>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; 16_384];
     match stream.as_mut()?.read(&mut bytes).await {

@@ -1,4 +1,4 @@
-//! The far end: a host of this machine, served to whoever holds the other end of the pipe.
+//! The server side: serves a host of this machine over a pipe.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use tokio::{
 
 use super::wire::{self, ClientMessage, HostRequest, HostResponse, ProcessControl, ServerMessage, WireChange};
 
-/// How many messages wait for the pipe before programs are slowed down.
+/// The maximum number of queued frames before programs are slowed down.
 const MAX_QUEUED_FRAMES: usize = 64;
-/// How long the last words may take once the other end has stopped asking.
+/// How long the final messages may take after the client has closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves `host` until the other end closes. Every program that is still running then is ended.
+/// Serves `host` until the client closes, then ends every running program.
 pub async fn serve(
     host: Arc<dyn Host>,
     mut from: impl AsyncRead + Unpin,
@@ -50,12 +50,11 @@ pub async fn serve(
     Ok(())
 }
 
-/// The way back.
 #[derive(Clone)]
 struct ResponseSender(mpsc::Sender<Vec<u8>>);
 
 impl ResponseSender {
-    /// Answers a question; an answer that is too long becomes one that says so.
+    /// Answers a request; an answer above the size limit becomes an error.
     async fn respond(&self, id: u64, answer: Result<HostResponse>) {
         let frame = wire::frame(&ServerMessage::Done { id, answer: answer.map_err(Into::into) }).or_else(|error| {
             wire::frame(&ServerMessage::Done {
@@ -68,7 +67,7 @@ impl ResponseSender {
         }
     }
 
-    /// Tells what a program did; false when nobody listens.
+    /// Sends an event of a program; returns false if the client is gone.
     async fn send_event(&self, process: u64, what: ProcessEvent) -> bool {
         match wire::frame(&ServerMessage::Noticed { process, what }) {
             Ok(frame) => self.0.send(frame).await.is_ok(),
@@ -77,18 +76,17 @@ impl ResponseSender {
     }
 }
 
-/// What the far end is busy with. Dropping it gives all of it up.
+/// The requests in progress. Dropping it cancels all of them.
 struct RemoteServer {
     host: Arc<dyn Host>,
     workspace: Arc<Workspace>,
     out: ResponseSender,
-    /// Orders for the programs, each cared for by a task of its own.
+    /// Control channels of the programs; a task drives each program.
     programs: HashMap<u64, mpsc::UnboundedSender<ProcessCommand>>,
     tasks: JoinSet<()>,
     handles: HashMap<u64, AbortHandle>,
 }
 
-/// What a program's task is told.
 enum ProcessCommand {
     Control(u64, ProcessControl),
     Ack,
@@ -97,7 +95,7 @@ enum ProcessCommand {
 impl RemoteServer {
     async fn handle(&mut self, ask: ClientMessage) {
         match ask {
-            // Done in turn, so that whatever is said about the program comes after it.
+            // Handled in order, so that later messages about the program find it.
             ClientMessage::Do { id, deed: HostRequest::Spawn(program) } => {
                 let answer = self.start(id, program).await;
                 self.out.respond(id, answer).await;
@@ -148,7 +146,7 @@ impl RemoteServer {
     }
 }
 
-/// What an order to a program that has ended comes to.
+/// The answer to a control message for a program that has exited.
 fn control_after_exit(order: &ProcessControl) -> Result<HostResponse> {
     match order {
         ProcessControl::Input(_) => Err(Error::failed("the program has ended; nothing reads its input any more")),
@@ -156,14 +154,14 @@ fn control_after_exit(order: &ProcessControl) -> Result<HostResponse> {
     }
 }
 
-/// Passes on what a program does and what is done to it. Ends, and ends the program, when nobody gives orders any more.
+/// Forwards a program's events and control messages. Ends the program when the control channel closes.
 async fn drive_process(
     id: u64,
     mut process: Box<dyn Process>,
     mut queue: mpsc::UnboundedReceiver<ProcessCommand>,
     out: ResponseSender,
 ) {
-    // Only so much is under way: a program that writes faster than it is read waits, as it would at a pipe.
+    // The window bounds output in flight: a program that writes faster than its reader waits, as at a pipe.
     let mut room = wire::OUTPUT_WINDOW;
     loop {
         tokio::select! {
@@ -188,7 +186,7 @@ async fn drive_process(
             }
         }
     }
-    // Orders that crossed the end on their way are answered too.
+    // Control messages that crossed the exit are answered too.
     queue.close();
     while let Some(told) = queue.recv().await {
         if let ProcessCommand::Control(order_id, order) = told {

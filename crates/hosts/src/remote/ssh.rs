@@ -1,4 +1,4 @@
-//! The far end over `ssh`: one connection that everything goes through.
+//! Connects over `ssh`, with one connection for everything.
 
 use std::{
     io,
@@ -11,25 +11,25 @@ use tokio::process::{Child, Command};
 
 use super::RemoteClient;
 
-/// How to reach another machine. Every part comes from configuration, never from a model.
+/// How to reach another machine. Every value comes from the configuration, never from a model.
 #[derive(Clone, Debug, Default)]
 pub struct SshConfig {
-    /// Its name or address.
+    /// The host name or address.
     pub host: String,
-    /// Who to be there.
+    /// The user name.
     pub user: Option<String>,
-    /// Where its server listens.
+    /// The port of the SSH server.
     pub port: Option<u16>,
-    /// The private key.
+    /// The file of the private key.
     pub key: Option<PathBuf>,
-    /// The file with the keys of known hosts; the user's own otherwise. A host that is not in it is refused.
+    /// The known-hosts file; the user's file by default. An unknown host is refused.
     pub known_hosts: Option<PathBuf>,
-    /// The program to start there: `helve`, wherever it is.
+    /// The `helve` program on the other machine.
     pub program: Option<String>,
 }
 
 impl SshConfig {
-    /// Connects, and starts the far end.
+    /// Connects and starts the server side.
     pub async fn connect(&self, workspace: &Workspace) -> Result<RemoteClient> {
         let mut child = self
             .command(SshMultiplexing::None)?
@@ -42,7 +42,7 @@ impl SshConfig {
         let name = format!("ssh {}", self.host);
         match RemoteClient::connect(name, workspace, from, to).await {
             Ok(remote) => {
-                // What the far end remarks is for nobody here, but it must not wait for ever to be read.
+                // Nothing reads the server's standard error, but it must be drained.
                 let remarks = child.stderr.take();
                 tokio::spawn(async move {
                     if let Some(mut remarks) = remarks {
@@ -56,7 +56,7 @@ impl SshConfig {
         }
     }
 
-    /// The program `ssh`, ready for a remote command; it ends when this process does.
+    /// The `ssh` program, prepared for a remote command; it ends with this process.
     pub(super) fn command(&self, line: SshMultiplexing<'_>) -> Result<Command> {
         let mut command = Command::new("ssh");
         command
@@ -70,7 +70,7 @@ impl SshConfig {
         Ok(command)
     }
 
-    /// The arguments up to the remote command. Nothing is asked on a terminal, and an unknown host is refused.
+    /// The arguments before the remote command. `ssh` never prompts and refuses unknown hosts.
     fn arguments(&self, line: SshMultiplexing<'_>) -> Result<Vec<String>> {
         let plain = |text: &str| {
             !text.is_empty()
@@ -117,28 +117,27 @@ impl SshConfig {
     }
 }
 
-/// Which connection a run of `ssh` uses.
 #[derive(Clone, Copy)]
 pub(super) enum SshMultiplexing<'a> {
-    /// One of its own.
+    /// A separate connection.
     None,
-    /// The one behind this socket.
+    /// The shared connection at this socket.
     Shared(&'a Path),
-    /// Its own, for others to share through this socket. It runs no command.
+    /// A connection that others share through this socket. It runs no command.
     Master(&'a Path),
 }
 
-/// A path in a setting of `ssh`, where a space ends a word and `%` begins a name.
+/// Escapes a path for an `ssh` option, where a space ends a word and `%` starts a token.
 fn escape_option_path(path: &Path) -> String {
     format!("\"{}\"", path.display().to_string().replace('%', "%%"))
 }
 
-/// Why `ssh` did not start.
+/// The error for a failed start of `ssh`.
 pub(super) fn spawn_error(error: io::Error) -> Error {
     Error::failed(format!("the program `ssh` cannot be started ({error}); install it"))
 }
 
-/// An error with what `ssh` itself said about it.
+/// Adds the standard error of `ssh` to an error.
 pub(super) async fn with_stderr(error: Error, mut child: Child) -> Error {
     _ = child.start_kill();
     let said = child.wait_with_output().await.map(|out| String::from_utf8_lossy(&out.stderr).trim().to_owned());
@@ -148,11 +147,11 @@ pub(super) async fn with_stderr(error: Error, mut child: Child) -> Error {
     }
 }
 
-/// The kernel ends the program when this process is gone, however it went.
+/// The kernel kills the program when this process exits for any reason.
 #[allow(unsafe_code, reason = "what a child does between fork and exec has no safe form")]
 fn set_pdeathsig(command: &mut Command) {
     let end = || Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?);
-    // SAFETY: one system call without memory of its own, which is allowed between fork and exec.
+    // SAFETY: the closure makes one system call and allocates nothing, so it is safe between fork and exec.
     unsafe { command.pre_exec(end) };
 }
 

@@ -1,7 +1,7 @@
-//! The words between two machines: what is asked, what is answered, and how it is framed.
+//! The wire protocol between two machines: requests, answers and frames.
 //!
-//! A frame is a length (four bytes, little endian) and a message in postcard's form. Both ends are the same program;
-//! the greeting carries a version, and another one is refused.
+//! A frame is a length (four bytes, little endian) and a message in postcard format. Both sides are the same program;
+//! the handshake refuses another version.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -15,51 +15,47 @@ use helve_contract::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Goes up with every change to a message.
+/// Increased with every change to a message.
 pub(super) const VERSION: u32 = 4;
-/// The longest frame: a chunk of a file and a little more.
+/// The maximum frame size: a file chunk and overhead.
 const MAX_FRAME_BYTES: u32 = 80 << 20;
-/// The largest part of a file that is asked for at once.
+/// The maximum part of a file per request.
 pub(super) const MAX_READ_BYTES: u64 = 32 << 20;
-/// How many pieces of a program's output may be under way before somebody takes one.
+/// The number of output chunks in flight before the reader acknowledges one.
 pub(super) const OUTPUT_WINDOW: usize = 32;
 
-/// From the near end to the far one.
+/// Messages from the client to the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ClientMessage {
-    /// First of all: who asks, and where it may go.
+    /// The first message: the protocol version and the workspace.
     Hello { version: u32, place: WorkspaceSpec },
-    /// Do this. A program that it starts goes by the same number.
+    /// Runs a request. A program that it starts gets the same id.
     Do { id: u64, deed: HostRequest },
-    /// Nobody waits for this any more.
+    /// Cancels a request.
     Forget { id: u64 },
-    /// Do this to a program.
+    /// Controls a program.
     Order { id: u64, process: u64, order: ProcessControl },
-    /// A piece of a program's output was taken; the next one may come.
+    /// Acknowledges an output chunk; the next may follow.
     Took { process: u64 },
-    /// Nobody wants a program any more: end it.
+    /// Ends a program that is no longer needed.
     Drop { process: u64 },
 }
 
-/// What is done to a running program.
+/// A control message for a running program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ProcessControl {
-    /// Some input.
     Input(Vec<u8>),
-    /// The end of its input.
     Close,
-    /// A signal for it.
     Signal(Signal),
 }
 
-/// From the far end to the near one.
+/// Messages from the server to the client.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ServerMessage {
-    /// Ready, behind these walls.
+    /// The server is ready, with this sandbox level.
     Ready { version: u32, level: SandboxLevel },
-    /// The answer to `id`.
     Done { id: u64, answer: Result<HostResponse, WireError> },
-    /// Something that a program did.
+    /// An event of a program.
     Noticed { process: u64, what: ProcessEvent },
 }
 
@@ -85,7 +81,7 @@ impl WorkspaceSpec {
     }
 }
 
-/// A path, as the other end can check it again.
+/// A path that the server can check again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct WirePath {
     root: PathBuf,
@@ -105,7 +101,6 @@ impl WirePath {
     }
 }
 
-/// One operation of a host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum HostRequest {
     Stat(WirePath),
@@ -120,14 +115,12 @@ pub(super) enum HostRequest {
     Spawn(WireCommand),
 }
 
-/// One of several changes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WireChange {
     Write { path: WirePath, bytes: Vec<u8>, expect: Expect, like: Option<WirePath> },
     Remove { path: WirePath, expect: Expect },
 }
 
-/// A program to start.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WireCommand {
     script: Option<String>,
@@ -176,7 +169,6 @@ impl WireCommand {
     }
 }
 
-/// What an operation gave.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum HostResponse {
     Stat(Stat),
@@ -192,7 +184,6 @@ pub(super) enum HostResponse {
     Process(SandboxLevel),
 }
 
-/// An error on its way.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WireError {
     Denied(String),
@@ -226,7 +217,7 @@ impl From<WireError> for Error {
     }
 }
 
-/// A message as it goes over the pipe; an error when it is too long for that.
+/// Encodes a message as a frame; fails if it is too long.
 pub(super) fn frame<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
     let length = u32::try_from(frame.len() - 4).ok().filter(|it| *it <= MAX_FRAME_BYTES);
@@ -241,7 +232,7 @@ pub(super) async fn send<T: Serialize>(out: &mut (impl AsyncWrite + Unpin), mess
     out.flush().await
 }
 
-/// Writes frames until nobody sends any more or nobody takes them, then says that this was all.
+/// Writes frames until the channel or the pipe closes, then shuts the pipe down.
 pub(super) async fn write_frames(mut next: impl AsyncFnMut() -> Option<Vec<u8>>, mut out: impl AsyncWrite + Unpin) {
     while let Some(frame) = next().await {
         if out.write_all(&frame).await.is_err() || out.flush().await.is_err() {

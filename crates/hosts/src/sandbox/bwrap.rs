@@ -1,4 +1,4 @@
-//! The outer walls: the arguments for bubblewrap, and where it is found.
+//! The outer sandbox: arguments for bubblewrap and the search for its binary.
 
 use std::{
     ffi::OsString,
@@ -12,16 +12,16 @@ use helve_contract::ports::SandboxLevel;
 use super::view::{FilesystemView, SYSTEM_DIRS};
 use crate::supervise::{Mounts, REQUIRED_CAPABILITIES};
 
-/// Where the stage is seen from inside.
+/// The path of the sandbox init helper inside the sandbox.
 const HELPER_PATH: &str = "/run/helve-stage";
 
-/// Where the socket of the proxy is seen from inside.
+/// The path of the proxy socket inside the sandbox.
 pub(super) const PROXY_SOCKET_PATH: &str = "/run/helve-proxy";
 
-/// Only these folders are searched, never `PATH`: a `bwrap` in the workspace is not a sandbox.
+/// Only these directories are searched, never `PATH`: a `bwrap` in the workspace is untrusted.
 const TRUSTED_DIRS: [&str; 4] = ["/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin"];
 
-/// The bubblewrap of this machine, or why there is none.
+/// Finds bubblewrap, or returns why it is unavailable.
 pub(super) fn find() -> Result<PathBuf, String> {
     let mut trouble = format!("bwrap was not found in {}; install bubblewrap", TRUSTED_DIRS.join(", "));
     for dir in TRUSTED_DIRS {
@@ -35,31 +35,32 @@ pub(super) fn find() -> Result<PathBuf, String> {
     Err(trouble)
 }
 
-/// Why a file or folder cannot be trusted: somebody else could have changed it.
+/// Why a file or directory is untrusted: other users could have changed it.
 fn untrusted_reason(path: &Path) -> Option<String> {
     let Ok(about) = fs::metadata(path) else { return Some(format!("{} cannot be read", path.display())) };
     if about.mode() & 0o022 != 0 {
         return Some(format!("{} may be changed by others, and is not trusted", path.display()));
     }
-    // In a user namespace the machine's root appears as the overflow user, or as the only user there is.
+    // In a user namespace the machine's root appears as the overflow user, or as the only existing user.
     if ![0, 65534, rustix::process::geteuid().as_raw()].contains(&about.uid()) {
         return Some(format!("{} belongs to another user, and is not trusted", path.display()));
     }
     None
 }
 
-/// Who raises the last of the outer walls.
+/// Which optional features of bubblewrap are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BwrapVariant {
-    /// The stage, when the command is known: only then can the rest be built before. Some systems leave it no power to.
+    /// The init helper mounts the protected paths when the command is known, so the sandbox can be prepared earlier.
+    /// Some systems do not allow it.
     pub(super) late_mounts: bool,
-    /// Whether further namespaces are forbidden. Older editions cannot, nor can anybody where `/proc` is read-only. The
-    /// filter of calls does, too.
+    /// Whether bubblewrap forbids further namespaces. Old versions cannot, nor can any where `/proc` is read-only.
+    /// The seccomp filter forbids them too.
     pub(super) no_new_namespaces: bool,
 }
 
 impl BwrapVariant {
-    /// All ways, the best one first.
+    /// All variants, the best one first.
     pub(super) const ALL: [Self; 4] = [
         Self { late_mounts: true, no_new_namespaces: true },
         Self { late_mounts: false, no_new_namespaces: true },
@@ -68,26 +69,26 @@ impl BwrapVariant {
     ];
 }
 
-/// All that decides what the outer walls look like.
+/// The inputs of the outer sandbox.
 pub(super) struct BwrapOptions<'a> {
     pub(super) level: SandboxLevel,
     pub(super) view: &'a FilesystemView,
     pub(super) stage: &'a Path,
     pub(super) finish: BwrapVariant,
     pub(super) network: bool,
-    /// The socket of the proxy, where commands may reach some hosts.
+    /// The proxy socket, if commands may reach some hosts.
     pub(super) proxy: Option<&'a Path>,
     pub(super) scratch: Option<&'a Path>,
-    /// Folders and whether they may be written, the outermost first.
+    /// Directories and whether they are writable, outermost first.
     pub(super) roots: &'a [(PathBuf, bool)],
-    /// Other names that lead to them.
+    /// Additional symbolic links to them.
     pub(super) names: &'a [(PathBuf, PathBuf)],
-    /// Places inside them that are not seen.
+    /// Hidden paths inside them.
     pub(super) hidden: &'a [PathBuf],
     pub(super) mounts: &'a Mounts,
 }
 
-/// The arguments, up to and with the stage's path; and the places that are mounted.
+/// The arguments up to and including the helper's path, and the mounted paths.
 pub(super) fn build_args(walls: &BwrapOptions<'_>) -> (Vec<OsString>, Vec<PathBuf>) {
     let mut args = BwrapArgs { words: Vec::with_capacity(128), places: Vec::with_capacity(32) };
     args.flags(&["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
@@ -113,7 +114,7 @@ pub(super) fn build_args(walls: &BwrapOptions<'_>) -> (Vec<OsString>, Vec<PathBu
         SandboxLevel::Nested => args.flags(&["--ro-bind", "/proc", "/proc"]),
         _ => args.flags(&["--proc", "/proc"]),
     }
-    // Every mount costs a tenth of a millisecond, so what need not be written is a plain folder.
+    // Every mount costs 0.1 ms, so read-only places are plain directories.
     args.flags(&["--dev", "/dev", "--ro-bind-try", "/sys/devices/system", "/sys/devices/system", "--dir", "/run"]);
     if walls.network {
         args.resolver();
@@ -139,7 +140,7 @@ pub(super) fn build_args(walls: &BwrapOptions<'_>) -> (Vec<OsString>, Vec<PathBu
             Layer::Hidden => args.hide(place),
         }
     }
-    // At the end: a root inside a hidden folder needs a folder there to be mounted on.
+    // Last, because a root inside a hidden directory needs a mount point there.
     for place in walls.hidden.iter().filter(|place| place.is_dir()) {
         args.path_option("--remount-ro", place);
     }
@@ -148,7 +149,7 @@ pub(super) fn build_args(walls: &BwrapOptions<'_>) -> (Vec<OsString>, Vec<PathBu
     (args.words, args.places)
 }
 
-/// What is mounted at a place. Of several at one place the last is seen.
+/// What is mounted at a path. The last of several at one path is visible.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
     Tool,
@@ -159,8 +160,8 @@ enum Layer {
     Hidden,
 }
 
-/// All mounts of the session, the outermost first: a mount takes a folder as it is outside, with everything in it, so that
-/// what covers a part of the folder must come after it.
+/// All mounts of the session, outermost first. A bind mount shows a directory with its whole content, so mounts over
+/// a part of it must follow.
 fn layers<'a>(walls: &BwrapOptions<'a>) -> Vec<(&'a Path, Layer)> {
     let in_root = |dir: &Path| walls.roots.iter().any(|(root, _)| dir.starts_with(root));
     let tools = walls.view.tools.iter().filter(|dir| !in_root(dir)).map(|dir| (dir, Layer::Tool));
@@ -180,7 +181,7 @@ fn layers<'a>(walls: &BwrapOptions<'a>) -> Vec<(&'a Path, Layer)> {
 
 struct BwrapArgs {
     words: Vec<OsString>,
-    /// What is mounted, or mounted over.
+    /// The mount points.
     places: Vec<PathBuf>,
 }
 
@@ -202,12 +203,12 @@ impl BwrapArgs {
         }
     }
 
-    /// A link, which is only a name and no place.
+    /// Adds a symbolic link, which is not a mount point.
     fn link(&mut self, target: &Path, at: &Path) {
         self.words.extend([OsString::from("--symlink"), target.into(), at.into()]);
     }
 
-    /// A folder of the system, or the link that stands in its place.
+    /// Adds a system directory, or the link in its place.
     fn system(&mut self, dir: &Path) {
         match fs::read_link(dir) {
             Ok(target) => self.link(&target, dir),
@@ -218,7 +219,7 @@ impl BwrapArgs {
         }
     }
 
-    /// Nothing is seen in its place.
+    /// Hides a path.
     fn hide(&mut self, path: &Path) {
         if path.is_dir() {
             self.path_option("--tmpfs", path);
@@ -227,7 +228,7 @@ impl BwrapArgs {
         }
     }
 
-    /// The file that names resolvers is often a link into `/run`, which is new inside.
+    /// The resolver configuration is often a link into `/run`, which is empty inside the sandbox.
     fn resolver(&mut self) {
         if let Ok(real) = fs::canonicalize("/etc/resolv.conf")
             && real.starts_with("/run")

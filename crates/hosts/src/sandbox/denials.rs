@@ -1,4 +1,4 @@
-//! Says in words what a wall refused, read from what the command complained about.
+//! Detects sandbox denials in the error output of a command and explains them.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,7 +7,7 @@ use helve_contract::ports::SandboxLevel;
 use super::hidden::is_hidden;
 use crate::supervise::{Launch, PathGrant, SocketPolicy};
 
-/// Complaints that a wall may be behind.
+/// Messages that a sandbox denial may cause.
 const REFUSALS: [&str; 5] = [
     "Read-only file system",
     "Permission denied",
@@ -16,7 +16,7 @@ const REFUSALS: [&str; 5] = [
     "Device or resource busy",
 ];
 
-/// Complaints of programs that look for a network.
+/// Messages of programs without a network.
 const NO_NETWORK: [&str; 9] = [
     "Could not resolve host",
     "Temporary failure in name resolution",
@@ -29,7 +29,7 @@ const NO_NETWORK: [&str; 9] = [
     "socket: Operation not permitted",
 ];
 
-/// Complaints of programs that get no more memory.
+/// Messages of programs that run out of memory.
 const NO_MEMORY: [&str; 8] = [
     "Cannot allocate memory",
     "out of memory",
@@ -41,15 +41,15 @@ const NO_MEMORY: [&str; 8] = [
     "ReserveShadowMemoryRange",
 ];
 
-/// The complaint about a file that is not there, or is not seen.
+/// The message for a file that is missing or hidden.
 const ABSENT: &str = "No such file or directory";
 
-/// The longest line that is looked at.
+/// Longer lines are ignored.
 const MAX_LINE_BYTES: usize = 2048;
-/// The most places that are named.
+/// The maximum number of paths that are named.
 const MAX_PATHS: usize = 5;
 
-/// The limits of memory: of the command alone, of all commands together, of each process.
+/// The memory limits: of the command, of all commands together, of each process.
 #[derive(Default)]
 struct MemoryLimits {
     own: Option<u64>,
@@ -57,7 +57,7 @@ struct MemoryLimits {
     each: Option<u64>,
 }
 
-/// Reads along with a command's complaints.
+/// Scans the error output of a command for denials.
 pub(crate) struct DenialDetector {
     level: SandboxLevel,
     sandboxed: bool,
@@ -75,7 +75,7 @@ pub(crate) struct DenialDetector {
     line: Vec<u8>,
     places: Vec<PathBuf>,
     network: bool,
-    /// The command looked for the vault.
+    /// The command tried to access the vault.
     missed_vault: bool,
 }
 
@@ -105,7 +105,7 @@ impl DenialDetector {
         }
     }
 
-    /// Reads a piece of what the command complained about.
+    /// Scans the next chunk of error output.
     pub(crate) fn feed(&mut self, piece: &[u8]) {
         if !self.sandboxed {
             return;
@@ -139,37 +139,37 @@ impl DenialDetector {
         }
     }
 
-    /// The folder behind a virtual name.
+    /// The directory of a virtual name.
     fn real(&self, place: &Path) -> PathBuf {
         let beneath = |(name, dir): &(PathBuf, PathBuf)| Some(dir.join(place.strip_prefix(name).ok()?));
         self.names.iter().find_map(beneath).map_or_else(|| place.to_owned(), |real| lexical(&real))
     }
 
-    /// A place as the model knows it: by the virtual name of its root, where that has one.
+    /// The path that the model knows: with the virtual name of its root, if there is one.
     fn shown(&self, place: &Path) -> PathBuf {
         let beneath = |(name, dir): &(PathBuf, PathBuf)| Some(lexical(&name.join(place.strip_prefix(dir).ok()?)));
         self.names.iter().find_map(beneath).unwrap_or_else(|| place.to_owned())
     }
 
-    /// Whether the model knows the vault, by a name of its own.
+    /// Whether the model knows the vault by a virtual name.
     fn names_vault(&self) -> bool {
         self.names.iter().any(|(_, dir)| self.vault.contains(dir))
     }
 
-    /// Whether it lies in a place that commands do not see.
+    /// Whether a path is in a hidden place.
     fn hides(&self, place: &Path) -> bool {
         let seen: Vec<PathBuf> = self.writable.iter().chain(&self.read_only).cloned().collect();
         let hidden: Vec<PathBuf> = self.hidden.iter().chain(&self.vault).cloned().collect();
         is_hidden(place, &seen, &hidden)
     }
 
-    /// Whether a person may be asked to let commands write in a folder: it neither is in a hidden place nor contains one.
+    /// Whether the user may be asked to make a directory writable: it must not be hidden or contain a hidden place.
     fn may_be_opened(&self, dir: &Path) -> bool {
         let is_kernels = ["/proc", "/sys", "/dev"].iter().any(|top| dir.starts_with(top));
         !is_kernels && !self.hides(dir) && !self.hidden.iter().chain(&self.vault).any(|hidden| hidden.starts_with(dir))
     }
 
-    /// What a refusal at a place means, and what to do.
+    /// Explains a denial at a path and what to do.
     fn explain(&self, place: &Path) -> String {
         let (shown, level) = (self.shown(place), self.level.name());
         let shown = shown.display();
@@ -210,7 +210,7 @@ impl DenialDetector {
         )
     }
 
-    /// Whether a wall is behind it, and not the permissions of the file.
+    /// Whether the sandbox caused the error, not the file permissions.
     fn is_sandbox_denial(&self, place: &Path, words: &str) -> bool {
         if self.protects(place) || self.hides(place) {
             return true;
@@ -223,7 +223,7 @@ impl DenialDetector {
         self.protected.iter().any(|name| place.starts_with(name) || name.starts_with(place))
     }
 
-    /// What was refused, for the model.
+    /// The messages about denials, for the model.
     pub(crate) fn messages(&mut self, out_of_memory: bool) -> Vec<String> {
         self.take_line();
         let level = self.level.name();
@@ -261,7 +261,7 @@ impl DenialDetector {
     }
 }
 
-/// The path that a complaint names.
+/// The path in an error message.
 fn denied_path<'a>(line: &'a str, words: &str) -> Option<&'a str> {
     let at = line.find(words)?;
     let (before, after) = (line[..at].trim_end_matches([':', ' ', '(']), &line[at + words.len()..]);
@@ -272,7 +272,7 @@ fn denied_path<'a>(line: &'a str, words: &str) -> Option<&'a str> {
     (plausible && bare).then_some(named)
 }
 
-/// The last thing in quotation marks.
+/// The last quoted text.
 fn quoted(text: &str) -> Option<&str> {
     [('\'', '\''), ('‘', '’'), ('"', '"'), ('`', '`')].iter().find_map(|(open, close)| {
         let end = text.rfind(*close)?;

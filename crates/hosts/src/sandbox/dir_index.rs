@@ -1,7 +1,7 @@
-//! An index of the folders beneath a root: finds new protected names without reading every folder again.
+//! An index of the directories beneath a root, which finds new protected names without listing every directory.
 //!
-//! A folder whose time of change is the same has the same entries. So an update looks at each known folder once
-//! (`lstat`) and lists only those that have changed, and those that are new.
+//! A directory with the same change time has the same entries. An update calls `lstat` on each known directory and
+//! lists only changed and new ones.
 
 use std::{
     collections::HashMap,
@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{protected_names::ProtectedNames, stamp::Stamp};
 
-/// The most folders of a root that are indexed, those nearest to the root first.
+/// The maximum number of indexed directories per root; those nearest to the root come first.
 const MAX_DIRS: usize = 200_000;
-/// So many folders are looked at by one thread.
+/// The number of directories that one thread checks.
 const DIRS_PER_THREAD: usize = 2048;
 const MAX_THREADS: usize = 4;
-/// Folders inside of `.git` with many entries, where git keeps no other git folder. One that a command puts there is found
-/// by the link that leads to it.
+/// Directories inside `.git` with many entries that contain no other git directory. A git directory that a command
+/// creates there is found through the link to it.
 pub(super) const INSIDE_GIT: [&str; 12] = [
     "objects",
     "refs",
@@ -39,20 +39,21 @@ pub(super) const INSIDE_GIT: [&str; 12] = [
     "rebase-merge",
     "rebase-apply",
 ];
-/// Folders with entries that the kernel makes up.
+/// Virtual file systems of the kernel.
 const NOT_ON_DISK: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// A folder, as it was when it was last listed.
+/// A directory as it was last listed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Dir {
     stamp: Stamp,
     /// Entries with protected names, as bytes.
     protected: Vec<Vec<u8>>,
-    /// Entries that programs run outside of the sandbox without being told to, as bytes.
+    /// Entries that programs outside the sandbox run automatically, as bytes.
     project: Vec<Vec<u8>>,
-    /// Whether it has an entry `.git`.
+    /// Whether it contains `.git`.
     pub(super) is_repository: bool,
-    /// Whether git takes it for a git folder: a `.git`, a bare repository, a submodule's or a worktree's folder.
+    /// Whether git accepts it as a git directory: `.git`, a bare repository, or a submodule's or worktree's
+    /// directory.
     pub(super) has_git_layout: bool,
 }
 
@@ -66,8 +67,8 @@ impl Dir {
     }
 }
 
-/// The folders beneath a root, but not those inside of protected places. Of `.git` those where git folders of submodules
-/// and worktrees lie.
+/// The directories beneath a root, except inside protected paths. Inside `.git` it covers the git directories of
+/// submodules and worktrees.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirIndex {
     dirs: HashMap<PathBuf, Dir>,
@@ -79,7 +80,7 @@ impl DirIndex {
         self.dirs.len()
     }
 
-    /// Whether there were more folders than are indexed.
+    /// Whether the index is incomplete because of its limit.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial
     }
@@ -88,7 +89,7 @@ impl DirIndex {
         self.dirs.iter()
     }
 
-    /// Brings the index up to date; says whether anything was listed again.
+    /// Updates the index; returns whether any directory was listed again.
     pub(super) fn update(&mut self, root: &Path, skipped: Option<&Path>, names: &ProtectedNames) -> bool {
         let (changed, gone) = self.look();
         let has_changed = !changed.is_empty() || !gone.is_empty() || self.dirs.is_empty();
@@ -127,7 +128,7 @@ impl DirIndex {
         has_changed
     }
 
-    /// Which folders have changed, and which are gone.
+    /// Finds changed and removed directories.
     fn look(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let known: Vec<(&PathBuf, &Dir)> = self.dirs.iter().collect();
         let judge = |part: &[(&PathBuf, &Dir)]| {
@@ -157,7 +158,7 @@ impl DirIndex {
         })
     }
 
-    /// Removes folders, and all whose way from the root leads through one of them.
+    /// Removes directories and everything reached through them.
     fn remove(&mut self, gone: &[PathBuf], root: &Path) {
         for dir in gone {
             self.dirs.remove(dir);
@@ -171,7 +172,7 @@ impl DirIndex {
         }
     }
 
-    /// The index as bytes, for the next process.
+    /// Serialises the index for the next process.
     pub(super) fn to_bytes(&self) -> Option<Vec<u8>> {
         let dirs: Vec<(Vec<u8>, &Dir)> =
             self.dirs.iter().map(|(path, dir)| (path.clone().into_os_string().into_vec(), dir)).collect();
@@ -185,9 +186,9 @@ impl DirIndex {
     }
 }
 
-/// Lists a folder: itself, and the folders in it that are indexed too. Nothing where it is no folder.
+/// Lists a directory: returns its record and the subdirectories to index. `None` if it is not a directory.
 fn list(path: &Path, root: &Path, names: &ProtectedNames) -> Option<(Dir, Vec<PathBuf>)> {
-    // Before the listing: what changes meanwhile is noticed next time.
+    // Read before the listing, so that the next update notices concurrent changes.
     let about = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir)?;
     let mut dir = Dir {
         stamp: Stamp::of(&about),
@@ -219,7 +220,7 @@ fn list(path: &Path, root: &Path, names: &ProtectedNames) -> Option<(Dir, Vec<Pa
             dir.project.push(name.into_vec());
         }
     }
-    // Only in a git folder have these names their meaning. In `modules` they are names of submodules.
+    // These names have a meaning only in a git directory. In `modules` they are names of submodules.
     if is_inside_git && is_git_dir(path, parts) {
         inner.retain(|it| !INSIDE_GIT.iter().any(|name| it.file_name().is_some_and(|it| it == *name)));
     }
@@ -227,15 +228,15 @@ fn list(path: &Path, root: &Path, names: &ProtectedNames) -> Option<(Dir, Vec<Pa
     Some((dir, inner))
 }
 
-/// Whether a folder inside of `.git`, or itself, is a git folder, by its name or by what is in it.
+/// Whether a directory at or inside `.git` is a git directory, by its name or content.
 fn is_git_dir(path: &Path, parts: [bool; 4]) -> bool {
     let is_named = |name: &str| path.file_name().is_some_and(|it| it == name);
     let has_layout = matches!(parts, [true, true, true, _] | [true, _, _, true]);
     is_named(".git") || has_layout && !is_named("modules") && !is_named("worktrees")
 }
 
-/// The entries of a folder. A folder that may be entered but not listed would hide names from here and not from programs,
-/// so it is made readable for its owner for that moment.
+/// The entries of a directory. A directory without read permission would hide names from Helve but not from programs,
+/// so the owner gets read permission temporarily.
 pub(super) fn entries(path: &Path, mode: u32) -> Vec<DirEntry> {
     match fs::read_dir(path) {
         Ok(entries) => entries.flatten().collect(),

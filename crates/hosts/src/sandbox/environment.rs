@@ -1,4 +1,4 @@
-//! The environment of commands: built from a list of what is wanted, never from what the engine happens to have.
+//! The environment of commands, built from an allowlist and never copied from Helve's environment.
 
 use std::{
     env,
@@ -9,14 +9,14 @@ use helve_contract::{Error, Result};
 
 use super::settings::SandboxConfig;
 
-/// Where the system keeps programs.
+/// The system directories of `PATH`.
 pub(super) const SYSTEM_PATH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// Copied from the engine's own environment when set.
+/// Copied from Helve's environment if set.
 const INHERITED_VARS: [&str; 7] = ["LANG", "LANGUAGE", "LC_*", "TZ", "USER", "LOGNAME", "COLORTERM"];
 
-/// Set always: no program opens a pager, asks at a terminal, or runs a filter that a variable names.
+/// Always set: no program opens a pager, prompts, or runs a filter that a variable names.
 const FIXED_VARS: [(&str, &str); 11] = [
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
@@ -31,11 +31,11 @@ const FIXED_VARS: [(&str, &str); 11] = [
     ("DEBIAN_FRONTEND", "noninteractive"),
 ];
 
-/// Variables that the sandbox sets itself, so that inheriting them would have no effect.
+/// Variables that the sandbox sets, so inheriting them has no effect.
 const SET_HERE: [&str; 5] = ["PATH", "HOME", "TMPDIR", "SHELL", "TERM"];
 
-/// Beginnings of names by which a variable makes a program run code, load a library or read settings of the sender's
-/// choice. A family is refused as a whole, because each release of a program adds members to it. Upper case.
+/// Prefixes of variables that make a program run code, load a library or read attacker-chosen settings. Whole
+/// families are refused, because each release of a program adds members. Upper case.
 const DENIED_PREFIXES: &[&str] = &[
     // The loader, the C library and sanitizers.
     "LD_",
@@ -263,7 +263,7 @@ const DENIED_VARS: &[&str] = &[
     "RES_OPTIONS",
 ];
 
-/// Members of refused families that are in common use and choose neither code nor files.
+/// Common members of refused families that select neither code nor files.
 const HARMLESS: &[&str] = &[
     "NODE_ENV",
     "MIX_ENV",
@@ -279,7 +279,7 @@ const HARMLESS: &[&str] = &[
     "PYTHONFAULTHANDLER",
 ];
 
-/// Whether a name is one that a variable can have.
+/// Whether a name is valid for a variable.
 fn is_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|it: char| it.is_ascii_digit())
@@ -294,7 +294,7 @@ fn is_refused(name: &str) -> bool {
     listed && !HARMLESS.contains(&upper.as_str())
 }
 
-/// Refuses names that would let the sender run code in programs that are not theirs.
+/// Refuses variables that would make other programs run the sender's code.
 pub(crate) fn check(given: &[(String, String)]) -> Result<()> {
     for (name, value) in given {
         if !is_name(name) {
@@ -318,7 +318,7 @@ pub(crate) fn check(given: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
-/// Says which entry of a list of inherited variables cannot work.
+/// Returns an error for an entry of the inherited list that cannot work.
 pub(crate) fn check_inherited(names: &[String]) -> Result<()> {
     for name in names {
         if !is_name(name.strip_suffix('*').unwrap_or(name)) {
@@ -336,7 +336,7 @@ pub(crate) fn check_inherited(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The engine's own variables that this list names.
+/// The variables of Helve's environment that this list names.
 pub(crate) fn inherited(names: &[String]) -> impl Iterator<Item = (String, String)> {
     let is_listed = |name: &str| {
         names.iter().any(|listed| match listed.strip_suffix('*') {

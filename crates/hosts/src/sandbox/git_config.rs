@@ -1,8 +1,8 @@
-//! Settings files of git: which settings a command may leave in one.
+//! Config files of git: which settings a command may leave in one.
 //!
-//! Many settings make git run a program. A command may leave only settings that are known not to. Settings that were in
-//! the file before the command are the user's and stay. What stays is written anew, so a difference between this parser
-//! and that of git cannot let a setting pass.
+//! Many settings make git run a program. A command may leave only settings of an allowlist. Settings that existed
+//! before the command are the user's and stay. The file is rewritten, so a parser difference between Helve and git
+//! cannot let a setting pass.
 
 use std::{
     fs,
@@ -59,7 +59,7 @@ const HARMLESS: [(&str, &[&str]); 21] = [
     ("lfs", &["repositoryformatversion"]),
 ];
 
-/// Settings whose value is an address, or the name of a remote: git takes an unknown name for an address.
+/// Settings whose value is an address or a remote's name: git treats an unknown name as an address.
 const ADDRESSES: [(&str, &[&str]); 4] = [
     ("remote", &["url", "pushurl", "pushdefault"]),
     ("submodule", &["url"]),
@@ -67,7 +67,7 @@ const ADDRESSES: [(&str, &[&str]); 4] = [
     ("extensions", &["partialclone"]),
 ];
 
-/// Schemes that git serves itself. Others are names of programs that git starts.
+/// Schemes that git implements. Others are names of programs that git starts.
 const SCHEMES: [&str; 8] = ["http", "https", "ssh", "git", "git+ssh", "ssh+git", "file", "ftps"];
 
 /// One setting.
@@ -78,22 +78,23 @@ struct Entry {
     subsection: Option<String>,
     /// In lower case.
     name: String,
-    /// Nothing where there is no `=`, which means true.
+    /// `None` if there is no `=`, which means true.
     value: Option<String>,
 }
 
-/// What a settings file becomes.
+/// The decision about a config file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It may stay as it is.
+    /// It stays unchanged.
     Keep,
-    /// It becomes this text, without these settings.
+    /// It is replaced by this text, without these settings.
     Rewrite(String, Vec<String>),
-    /// Git cannot read it, or reads it in a way that is not clear.
+    /// Git cannot read it, or its meaning is ambiguous.
     Unreadable,
 }
 
-/// Judges a settings file in a git folder that a command created or changed. Core worktrees must lie beneath the root.
+/// Checks a config file in a git directory that a command created or changed. `core.worktree` must be beneath the
+/// root.
 pub(super) fn judge(before: Option<&[u8]>, now: &[u8], git_dir: &Path, root: &Path) -> Verdict {
     let Some(entries) = parse(now) else { return Verdict::Unreadable };
     let is_same = before == Some(now);
@@ -112,20 +113,19 @@ pub(super) fn judge(before: Option<&[u8]>, now: &[u8], git_dir: &Path, root: &Pa
     Verdict::Rewrite(kept.map(Entry::text).collect(), removed)
 }
 
-/// Whether git runs nothing by a settings file.
+/// Whether a config file makes git run nothing.
 pub(super) fn runs_nothing(config: &[u8], git_dir: &Path, root: &Path) -> bool {
     parse(config).is_some_and(|entries| entries.iter().all(|entry| is_allowed(entry, git_dir, root)))
 }
 
-/// The files that a settings file includes, as written.
+/// The include paths of a config file, as written.
 pub(super) fn included(config: &[u8]) -> Vec<String> {
     let is_include = |entry: &Entry| entry.name == "path" && ["include", "includeif"].contains(&&*entry.section);
     let entries = parse(config).unwrap_or_default();
     entries.into_iter().filter(is_include).filter_map(|entry| entry.value).collect()
 }
 
-/// The merge strategy that the options of a cherry-pick or revert name; an error where git reads them in a way that is not
-/// clear.
+/// The merge strategy in the options of a cherry-pick or revert; an error if the options are ambiguous.
 pub(super) fn strategy(options: &[u8]) -> Result<Option<String>, ()> {
     let entries = parse(options).ok_or(())?;
     let named = |entry: Entry| (entry.section == "options" && entry.name == "strategy").then_some(entry.value);
@@ -141,7 +141,7 @@ fn is_allowed(entry: &Entry, git_dir: &Path, root: &Path) -> bool {
         return false;
     }
     match (entry.section.as_str(), entry.name.as_str()) {
-        // A submodule's settings name its folder.
+        // A submodule's config names its work tree.
         ("core", "worktree") => is_beneath(&git_dir.join(value), root),
         ("submodule", "update") => ["checkout", "rebase", "merge", "none"].contains(&value),
         _ if listed(&ADDRESSES) => is_safe_address(value),
@@ -149,12 +149,12 @@ fn is_allowed(entry: &Entry, git_dir: &Path, root: &Path) -> bool {
     }
 }
 
-/// Whether a path leads beneath the root. Links are followed as far as the path exists.
+/// Whether a path is beneath the root. Links are followed as far as the path exists.
 pub(super) fn is_beneath(path: &Path, root: &Path) -> bool {
     resolve(path).is_some_and(|path| path.starts_with(root))
 }
 
-/// A path without links, `.` and `..`. The end of it need not exist.
+/// Resolves links, `.` and `..`. The final components need not exist.
 pub(super) fn resolve(path: &Path) -> Option<PathBuf> {
     let mut at = PathBuf::new();
     for part in path.components() {
@@ -166,14 +166,14 @@ pub(super) fn resolve(path: &Path) -> Option<PathBuf> {
         if let Ok(real) = fs::canonicalize(&at) {
             at = real;
         } else if at.is_symlink() {
-            // A link that leads nowhere may lead somewhere later.
+            // A dangling link may get a target later.
             return None;
         }
     }
     at.is_absolute().then_some(at)
 }
 
-/// Whether git reaches an address without a program that the address names.
+/// Whether git reaches an address without running a program that the address names.
 fn is_safe_address(address: &str) -> bool {
     let is_scheme = |it: char| it.is_ascii_alphanumeric() || "+.-".contains(it);
     let scheme = &address[..address.find(|it| !is_scheme(it)).unwrap_or(address.len())];
@@ -195,7 +195,7 @@ impl Entry {
         }
     }
 
-    /// The setting as a section of its own, which is the form that leaves no question.
+    /// Renders the setting as a separate section, which is unambiguous.
     fn text(&self) -> String {
         let escape = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
         let head = match &self.subsection {
@@ -212,7 +212,7 @@ impl Entry {
     }
 }
 
-/// Whether every line has the form that git itself writes, so that no two parsers read it differently.
+/// Whether every line has the form that git writes, so that all parsers agree.
 fn is_plain(config: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(config) else { return false };
     text.lines().all(|line| {
@@ -235,7 +235,7 @@ fn is_plain(config: &[u8]) -> bool {
     })
 }
 
-/// Reads a settings file as git does; nothing where git refuses it.
+/// Parses a config file as git does; `None` if git refuses it.
 fn parse(config: &[u8]) -> Option<Vec<Entry>> {
     let text = std::str::from_utf8(config).ok().filter(|it| !it.contains('\0'))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
@@ -262,7 +262,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// A section's head after its `[`. Git joins its parts with dots and splits at the first.
+    /// Parses a section header after its `[`. Git joins its parts with dots and splits at the first.
     fn section(&mut self) -> Option<(String, Option<String>)> {
         let mut name = String::new();
         loop {
@@ -284,7 +284,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A quoted subsection, up to and with the `]`.
+    /// Parses a quoted subsection up to and including the `]`.
     fn subsection(&mut self) -> Option<String> {
         self.rest.next_if_eq(&'"')?;
         let mut name = String::new();
@@ -299,7 +299,7 @@ impl Parser<'_> {
         self.rest.next_if_eq(&']').map(|_| name)
     }
 
-    /// A name, whose first letter has been read, and its value.
+    /// Parses a name, whose first character was read, and its value.
     fn setting(&mut self, first: char) -> Option<(String, Option<String>)> {
         let mut name = first.to_ascii_lowercase().to_string();
         while let Some(it) = self.rest.next_if(|it| it.is_ascii_alphanumeric() || *it == '-') {

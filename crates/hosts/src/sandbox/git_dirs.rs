@@ -1,7 +1,7 @@
-//! The git folders beneath a root: where plain `git` reads settings and hooks from.
+//! The git directories beneath a root, from which plain `git` reads config files and hooks.
 //!
-//! They are `.git` folders, bare repositories, the folders of submodules and worktrees inside of `.git`, and every folder
-//! that a `.git` file, a `commondir` file or a link leads to. The index of folders knows most of them.
+//! They are `.git` directories, bare repositories, directories of submodules and worktrees inside `.git`, and every
+//! target of a `.git` file, a `commondir` file or a link. The directory index knows most of them.
 
 use std::{
     collections::BTreeSet,
@@ -16,25 +16,25 @@ use super::{
 };
 use crate::supervise::Mounts;
 
-/// The most git folders that mounts protect, those nearest to the root first: each mount costs a command time. The check
-/// after a command restores the others.
+/// The maximum number of git directories that mounts protect, nearest to the root first: each mount costs time. The
+/// check after a command restores the others.
 const MAX_MOUNTED: usize = 64;
-/// The most settings files that those of one git folder include.
+/// The maximum number of included config files per git directory.
 const MAX_INCLUDED: usize = 16;
-/// What is read-only in a git folder that was there before the session's commands.
+/// What is read-only in a git directory that existed before the session's commands.
 const READ_ONLY: [&str; 5] = ["config", "config.worktree", "hooks", "commondir", "info/attributes"];
 
-/// The git folders of a root, and the files and links named `.git` that lead to one.
+/// The git directories of a root, and the files and links named `.git` that lead to one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GitDirs {
     pub(super) dirs: BTreeSet<PathBuf>,
     pub(super) links: BTreeSet<PathBuf>,
-    /// Settings files that those of git folders include.
+    /// Config files that git directories include.
     pub(super) included: BTreeSet<PathBuf>,
 }
 
 impl GitDirs {
-    /// Finds them in an index that is up to date.
+    /// Finds them in a current index.
     pub(super) fn find(root: &Path, index: &DirIndex) -> Self {
         let mut found = Self::default();
         for (dir, entry) in index.iter() {
@@ -60,19 +60,19 @@ impl GitDirs {
         found
     }
 
-    /// Adds what is in the later look and was not in the earlier one.
+    /// Adds what the later state contains and the earlier one does not.
     pub(super) fn add_new(&mut self, earlier: &Self, later: &Self) {
         self.dirs.extend(later.dirs.difference(&earlier.dirs).cloned());
         self.links.extend(later.links.difference(&earlier.links).cloned());
     }
 
-    /// Forgets what is no longer there: what is made again may be somebody else's.
+    /// Removes entries that no longer exist: a recreated one may have another owner.
     pub(super) fn retain(&mut self, now: &Self) {
         self.dirs.retain(|dir| now.dirs.contains(dir));
         self.links.retain(|link| now.links.contains(link));
     }
 
-    /// The mounts that keep settings and hooks as they are, but for what the session's commands made.
+    /// The mounts that protect config files and hooks, except those that the session's commands created.
     pub(super) fn mounts(&self, root: &Path, made: &Self) -> Mounts {
         let mut mounts = Mounts::default();
         let mut dirs: Vec<&PathBuf> = self.dirs.difference(&made.dirs).collect();
@@ -84,7 +84,7 @@ impl GitDirs {
             if places.is_empty() {
                 continue;
             }
-            // A git folder may not be exchanged for another one, nor `.git/modules` above it. A folder that contains a
+            // A git directory must not be replaced, nor `.git/modules` above it. A directory that contains a
             // repository may be moved as a whole.
             let parts: Vec<PathBuf> = dir.ancestors().take_while(|it| *it != root).map(Path::to_owned).collect();
             let outermost = parts.iter().rposition(|it| it.file_name().is_some_and(|name| name == ".git"));
@@ -102,7 +102,7 @@ impl GitDirs {
     }
 }
 
-/// The place to mount for a path: itself, or where a link leads. Nothing outside of the root.
+/// The path to mount: the path itself or the target of a link. `None` outside the root.
 fn mountable(path: &Path, root: &Path) -> Option<PathBuf> {
     let about = fs::symlink_metadata(path).ok()?;
     if !about.is_symlink() {
@@ -111,7 +111,7 @@ fn mountable(path: &Path, root: &Path) -> Option<PathBuf> {
     fs::canonicalize(path).ok().filter(|real| real.starts_with(root) && real != root)
 }
 
-/// Where a `.git` file or link leads, without links; the end of it need not exist.
+/// The resolved target of a `.git` file or link; the final component need not exist.
 pub(super) fn target(link: &Path) -> Option<PathBuf> {
     let real = fs::canonicalize(link).ok()?;
     if real.is_dir() {
@@ -119,23 +119,23 @@ pub(super) fn target(link: &Path) -> Option<PathBuf> {
     }
     let text = path_text(&real)?;
     let to = text.strip_prefix("gitdir: ")?.trim_end_matches(['\r', '\n']);
-    // Git counts from the folder of the name, not from where a link leads.
+    // Git resolves it relative to the directory of the name, not of the link's target.
     resolve(&link.parent()?.join(to))
 }
 
-/// The folder that a `commondir` file names.
+/// The directory that a `commondir` file names.
 pub(super) fn common_dir(git_dir: &Path) -> Option<PathBuf> {
     let text = path_text(&fs::canonicalize(git_dir.join("commondir")).ok()?)?;
     resolve(&git_dir.join(text.trim_end_matches(['\r', '\n'])))
 }
 
-/// The text of a file that has a path in it. Git reads no further than to a NUL byte, so a file with one is not understood.
+/// The text of a file that contains a path. Git stops at a NUL byte, so such a file is refused.
 fn path_text(file: &Path) -> Option<String> {
     String::from_utf8(read_file(file)?).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Whether nothing in a git folder makes git run a program. What lies in a `.git` folder is the user's or was checked; every
-/// other git folder may be files of the project, which whoever wrote the project chose.
+/// Whether nothing in a git directory makes git run a program. A `.git` directory is the user's or was checked; any
+/// other git directory may be untrusted project content.
 pub(super) fn is_harmless(git_dir: &Path, root: &Path) -> bool {
     let beneath = git_dir.strip_prefix(root).unwrap_or(git_dir);
     if beneath.iter().any(|part| part == ".git") {
@@ -157,12 +157,12 @@ pub(super) fn is_harmless(git_dir: &Path, root: &Path) -> bool {
     })
 }
 
-/// Whether git knows a merge strategy itself. Any other name is that of a program, with a slash of one in the work tree.
+/// Whether git implements a merge strategy. Any other name is a program, possibly in the work tree.
 pub(super) fn is_known_strategy(name: &str) -> bool {
     ["ort", "recursive", "resolve", "octopus", "ours", "subtree"].contains(&name.trim())
 }
 
-/// The settings files that those of a git folder include, beneath the root.
+/// The included config files of a git directory, beneath the root.
 fn included(git_dir: &Path, root: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut open = vec![git_dir.join("config"), git_dir.join("config.worktree")];
@@ -178,7 +178,7 @@ fn included(git_dir: &Path, root: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// Whether a command may leave a file named `.git` that leads there: to a git folder that is checked.
+/// Whether a command may leave a `.git` file with this target: a checked git directory.
 pub(super) fn may_lead_to(target: &Path, root: &Path, other_roots: &[PathBuf]) -> bool {
     let is_indexed = |root: &PathBuf| {
         let beneath = target.strip_prefix(root).ok();
@@ -189,14 +189,14 @@ pub(super) fn may_lead_to(target: &Path, root: &Path, other_roots: &[PathBuf]) -
     target.starts_with(root) && target != root || other_roots.iter().any(is_indexed)
 }
 
-/// Whether a command may leave a `commondir` file: only that of a worktree, which leads to the repository around it.
+/// Whether a command may leave a `commondir` file: only in a worktree, with its enclosing repository as target.
 pub(super) fn is_worktree_common_dir(git_dir: &Path) -> bool {
     let above = git_dir.parent();
     above.is_some_and(|it| it.file_name().is_some_and(|name| name == "worktrees"))
         && common_dir(git_dir).is_some_and(|common| above.and_then(Path::parent) == Some(common.as_path()))
 }
 
-/// A list of steps of a rebase without the steps that run a command; nothing where there are none.
+/// A rebase todo list without the steps that run commands; `None` if it has none.
 pub(super) fn without_exec(todo: &str) -> Option<String> {
     let runs = |line: &&str| matches!(line.split_whitespace().next(), Some("exec" | "x"));
     todo.lines()

@@ -1,7 +1,7 @@
-//! Whether a file's content stands in a git ref that the user had before.
+//! Checks whether a trusted git ref contains a file's content.
 //!
-//! Git itself finds the objects, inside of the sandbox. Its answers are not trusted: every object from the ref down to the
-//! file is hashed here, so that a command gains nothing by writing to `.git/objects`.
+//! Git finds the objects, inside the sandbox. Its answers are untrusted: every object from the ref to the file is
+//! hashed here, so writing to `.git/objects` does not help a command.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,30 +16,31 @@ use sha2::Sha256;
 
 use super::stamp::Stamp;
 
-/// The most questions that are put to git at once.
+/// The maximum number of queries in one git call.
 const MAX_QUESTIONS: usize = 20_000;
-/// The most commits of the history that are looked at, and the most versions of one file.
+/// The maximum number of commits, and of versions of one file.
 const MAX_HISTORY: &str = "--max-count=20000";
 const MAX_VERSIONS: &str = "--max-count=500";
-/// How deep folders of refs are read.
+/// The maximum depth of ref directories.
 const MAX_DEPTH: usize = 16;
 
-/// Runs `git` in a repository with these arguments and this input; what it wrote, if it ended well.
+/// Runs `git` in a repository with these arguments and input; returns its output if it succeeds.
 pub(super) type RunGit<'a> = &'a (dyn Fn(Vec<String>, Vec<u8>) -> BoxFuture<'a, Option<Vec<u8>>> + Send + Sync);
 
 /// The objects that refs of one repository name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Refs {
-    /// Named by a ref while no command ran.
+    /// A ref named it while no command ran.
     trusted: BTreeSet<String>,
-    /// Named by a ref at any time.
+    /// A ref named it at some time.
     known: BTreeSet<String>,
     #[serde(skip)]
     seen: Vec<(PathBuf, Option<Stamp>)>,
 }
 
 impl Refs {
-    /// Reads the refs if they have changed; says whether it did. Those that are new are trusted only where no command can have made them.
+    /// Reads the refs if they have changed; returns whether it did. New refs are trusted only if no command can have
+    /// created them.
     pub(super) fn update(&mut self, git_dir: &Path, is_idle: bool) -> bool {
         let unchanged = |(path, before): &(PathBuf, Option<Stamp>)| match (before, stamp(path)) {
             (Some(before), Some(now)) => before.still_holds(&now),
@@ -77,7 +78,7 @@ impl Refs {
         }
     }
 
-    /// Which of these files, by their paths in the repository, stand in a trusted ref as they are, and in which object.
+    /// Finds the files whose content a trusted ref contains, with the object.
     pub(super) async fn find(&self, files: &[(String, Vec<u8>)], run: RunGit<'_>) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         let usable = |path: &str| !path.contains(['\n', '\0']) && !path.is_empty();
@@ -118,7 +119,7 @@ impl Refs {
         found
     }
 
-    /// The commits that trusted tips lead to. Each was hashed here, so that no other commit is among them.
+    /// The commits that are reachable from trusted tips. Each was hashed here.
     async fn history(&self, run: RunGit<'_>) -> BTreeSet<String> {
         let args = ["rev-list", "--topo-order", "--ignore-missing", MAX_HISTORY, "--stdin"].map(str::to_owned).to_vec();
         let Some(ids) = run(args, self.tips("")).await else { return BTreeSet::new() };
@@ -136,7 +137,7 @@ impl Refs {
         reached
     }
 
-    /// The commit among these in which a file stands as it is.
+    /// The commit that contains a file with this content.
     async fn find_in_history(
         &self,
         trusted: &BTreeSet<String>,
@@ -197,7 +198,7 @@ fn hash(digits: usize, kind: &str, content: &[u8]) -> Option<String> {
     }
 }
 
-/// The objects on the way from a tip to a file: the tip, its commit, its tree, the folders.
+/// The objects from a tip to a file: the tip, its commit, its tree, the directories.
 fn chain(tip: &str, path: &str) -> Vec<String> {
     let mut names = vec![tip.to_owned(), format!("{tip}^{{commit}}"), format!("{tip}^{{tree}}")];
     names.extend(path.match_indices('/').map(|(at, _)| format!("{tip}:{}", &path[..at])));
@@ -211,7 +212,7 @@ struct Object<'a> {
     content: &'a [u8],
 }
 
-/// Reads an answer of `git cat-file --batch`; nothing where an object is missing or is not what its id says.
+/// Parses the output of `git cat-file --batch`; `None` if an object is missing or does not match its id.
 fn objects(mut answer: &[u8]) -> Option<Vec<Object<'_>>> {
     let mut all = Vec::new();
     while !answer.is_empty() {
@@ -228,7 +229,7 @@ fn objects(mut answer: &[u8]) -> Option<Vec<Object<'_>>> {
     Some(all)
 }
 
-/// Whether the objects lead from the tip to the file.
+/// Whether the objects prove that the tip contains the file.
 fn is_proof(answer: &[u8], tip: &str, path: &str, blob: &str) -> bool {
     let check = || {
         let objects = objects(answer)?;

@@ -1,4 +1,4 @@
-//! Undoing what a command did to a file of a git folder, where git would run something by it.
+//! Reverts a command's change to a file of a git directory that would make git run something.
 
 use std::{
     fs, io,
@@ -15,15 +15,15 @@ use super::{
 
 /// What to do about a change.
 pub(super) enum Repair {
-    /// The file goes to the quarantine folder. What was there before is put back.
+    /// Moves the file to the quarantine directory and restores the original.
     Undo,
-    /// The settings file gets this text, without these settings.
+    /// Replaces the config file by this text, without these settings.
     Settings(String, Vec<String>),
-    /// The list of steps gets this text.
+    /// Replaces the rebase todo list by this text.
     Steps(String),
 }
 
-/// What to do about a change; nothing where git runs nothing by it.
+/// The repair for a change; `None` if git runs nothing because of it.
 pub(super) fn plan(change: &GitChange, root: &Path, other_roots: &[PathBuf]) -> Option<Repair> {
     let git_dir = change.path.parent()?;
     let before = change.before.as_ref().filter(|it| !it.is_link).map(|it| &it.bytes[..]);
@@ -58,7 +58,7 @@ pub(super) fn plan(change: &GitChange, root: &Path, other_roots: &[PathBuf]) -> 
 }
 
 impl Repair {
-    /// What to say where nothing may be moved.
+    /// The message if nothing may be moved.
     pub(super) fn warning(&self, path: &Path) -> String {
         match self {
             Self::Settings(_, keys) => notes::settings_stay(path, keys),
@@ -66,7 +66,7 @@ impl Repair {
         }
     }
 
-    /// Does it; what to say, and where the file is that the command wrote.
+    /// Applies the repair; returns the message and the new path of the command's file.
     pub(super) fn apply(self, change: &GitChange, root: &Path, batch: &mut Batch) -> io::Result<(String, PathBuf)> {
         let path = &change.path;
         let mode = fs::symlink_metadata(path).map_or(0o644, |about| about.permissions().mode() & 0o777);

@@ -1,6 +1,6 @@
-//! The places that commands never see: Helve's own files, and the keys, tokens and histories of users.
+//! The places that commands never see: Helve's private files, and users' keys, tokens and histories.
 //!
-//! At L2 and L3 an empty mount covers each of them. L1 has no mounts: there the folders around them are granted entry by
+//! At L2 and L3 an empty mount hides each of them. L1 has no mounts: it grants the directories around them entry by
 //! entry.
 
 use std::{
@@ -166,7 +166,7 @@ pub(super) const HOME_SECRETS: &[&str] = &[
     ".wget-hsts",
 ];
 
-/// The secrets of these homes that lie in a folder which a command sees. A link counts as the place where it leads.
+/// The secrets of these home directories inside directories that a command sees. A link counts as its target.
 pub(super) fn secrets_of(homes: &[PathBuf], seen: &[PathBuf]) -> Vec<PathBuf> {
     let is_seen = |path: &Path| seen.iter().any(|dir| path.starts_with(dir));
     homes
@@ -177,8 +177,8 @@ pub(super) fn secrets_of(homes: &[PathBuf], seen: &[PathBuf]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Which of these places must be hidden from a command that sees the folders `seen`. A folder that is seen inside a hidden
-/// one stays visible, and what must be hidden in it is hidden again.
+/// The places to hide from a command that sees the directories `seen`. A visible directory inside a hidden one stays
+/// visible, and hidden places in it are hidden again.
 pub(super) fn covered(mut places: Vec<PathBuf>, seen: &[PathBuf]) -> Vec<PathBuf> {
     places.sort();
     places.dedup();
@@ -192,15 +192,14 @@ pub(super) fn covered(mut places: Vec<PathBuf>, seen: &[PathBuf]) -> Vec<PathBuf
     hidden
 }
 
-/// Whether the innermost folder around a place is a hidden one, and not one that is seen.
+/// Whether the innermost directory around a place is hidden, not visible.
 pub(super) fn is_hidden(place: &Path, seen: &[PathBuf], hidden: &[PathBuf]) -> bool {
     let depth =
         |list: &[PathBuf]| list.iter().filter(|dir| place.starts_with(dir)).map(|dir| dir.components().count()).max();
     depth(hidden) > depth(seen)
 }
 
-/// The folders between a root and a hidden place inside it. Renaming one would move the place to where it is not hidden
-/// from the next command.
+/// The directories between a root and a hidden place in it. Renaming one would expose the place to the next command.
 pub(super) fn folders_above(hidden: &[PathBuf], roots: &[(PathBuf, bool)]) -> Vec<PathBuf> {
     let is_inside_root = |dir: &Path| roots.iter().any(|(root, _)| dir.starts_with(root) && dir != root);
     let mut above: Vec<PathBuf> = hidden
@@ -212,8 +211,8 @@ pub(super) fn folders_above(hidden: &[PathBuf], roots: &[(PathBuf, bool)]) -> Ve
     above
 }
 
-/// The same grants without the hidden places: a folder around one is granted entry by entry, because the rules of the
-/// kernel have no exceptions. Its names can be listed, and nothing can be created in it.
+/// The grants without the hidden places. A directory around one is granted entry by entry, because Landlock has no
+/// exceptions. Its names can be listed, but nothing can be created in it.
 pub(super) fn grants_around(grants: Vec<(PathBuf, PathGrant)>, hidden: &[PathBuf]) -> Vec<(PathBuf, PathGrant)> {
     let mut out = Vec::with_capacity(grants.len());
     for (dir, grant) in grants {
@@ -230,7 +229,7 @@ fn entries_around(dir: &Path, grant: PathGrant, hidden: &[PathBuf], out: &mut Ve
     out.push((dir.to_owned(), PathGrant::List));
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
-        // A link needs no right, and a rule about it would grant the place where it leads.
+        // A link needs no right, and a rule about it would grant its target.
         if hidden.contains(&path) || entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
             continue;
         }

@@ -1,8 +1,8 @@
-//! Who commits: the user's name and address for git, and nothing else of the user's configuration.
+//! The git identity of commands: the user's name and address, and nothing else of the user's configuration.
 
 use std::{fs, path::Path};
 
-/// The file that git finds at home inside: the user's name and address, if the user has told git.
+/// The git config for the home directory inside the sandbox: the user's name and address, if configured.
 pub(super) fn git_config(home: &Path) -> Option<String> {
     let texts =
         [".config/git/config", ".gitconfig"].map(|name| fs::read_to_string(home.join(name)).unwrap_or_default());

@@ -1,9 +1,9 @@
-//! The integrity check: what commands did to protected names that no mount could hold.
+//! The integrity check: finds and repairs changes to protected names that no mount can prevent.
 //!
-//! Before a command runs, the protected files and folders beneath its writable roots are recorded. After it, those that are
-//! new or were replaced are moved to the quarantine folder, and the command's reply says so. While several commands run
-//! there is one record, that of the first, and each end is a check. A journal in the quarantine folder says that a command
-//! runs, so that after a kill the next start can do the check.
+//! Before a command runs, the check records the protected files and directories beneath its writable roots.
+//! Afterwards it moves new and replaced ones to the quarantine directory, and the command's reply reports it.
+//! Concurrent commands share the record of the first, and each end is a check. A journal in the quarantine directory
+//! lists running commands, so that after a kill the next start does the check.
 
 mod check;
 
@@ -42,47 +42,47 @@ use super::{
 pub(crate) use check::Check;
 use check::Pending;
 
-/// An index of so many folders is updated without leaving the thread.
+/// An index up to this size is updated inline.
 const SMALL_INDEX: usize = 256;
-/// An index of fewer folders is not worth a file.
+/// A smaller index is not saved to a file.
 const KEPT_INDEX: usize = 64;
-/// How often a changed index is written, but for the first time.
+/// The minimum interval between two writes of the index.
 const WRITE_INDEX_EVERY: Duration = Duration::from_secs(30);
-/// How long files are looked for in the refs of repositories.
+/// The timeout for searching files in refs.
 const MAX_SEARCH: Duration = Duration::from_secs(10);
-/// The most repositories beneath one root whose refs are read.
+/// The maximum number of repositories per root whose refs are read.
 const MAX_REPOSITORIES: usize = 32;
 
-/// Runs git in the sandbox: the repository's top folder, arguments, input.
+/// Runs git in the sandbox: the repository's top directory, arguments, input.
 pub(super) type Git = Arc<dyn Fn(PathBuf, Vec<String>, Vec<u8>) -> BoxFuture<'static, Option<Vec<u8>>> + Send + Sync>;
 
-/// Protected names, and where to move what commands plant under them.
+/// The protected names and the quarantine directory.
 pub(super) struct Integrity {
     names: ProtectedNames,
-    /// Names beneath a root, for placeholders that earlier versions left.
+    /// Names beneath a root, for placeholders of earlier versions.
     at_root: Vec<String>,
     quarantine: PathBuf,
     listener: Option<IntegrityListener>,
-    /// Of all repositories beneath all roots.
+    /// The refs of all repositories beneath all roots.
     refs: Mutex<BTreeMap<PathBuf, Refs>>,
     roots: Mutex<HashMap<PathBuf, Arc<AsyncMutex<State>>>>,
 }
 
-/// What is known of one root.
+/// The state of one root.
 #[derive(Default)]
 struct State {
     root: PathBuf,
     is_open: bool,
     index: DirIndex,
-    /// The items before the commands that run now.
+    /// The items before the current commands.
     before: Items,
     refs: BTreeMap<PathBuf, Refs>,
-    /// The git folders at the last look, and those of them that this session's commands made.
+    /// The git directories at the last check, and those that this session's commands created.
     git: GitDirs,
     made: GitDirs,
     running: usize,
     journal: Option<Journal>,
-    /// What nobody has been told yet.
+    /// Messages that were not reported yet.
     notes: Vec<String>,
     index_written: Option<Instant>,
     has_told_partial: bool,
@@ -96,17 +96,17 @@ impl Integrity {
         listener: Option<IntegrityListener>,
     ) -> Self {
         let quarantine = quarantine.unwrap_or_else(usual_quarantine);
-        // A link in its path would hide that it lies beneath a root.
+        // A link in its path would hide that it is beneath a root.
         let quarantine = real(&quarantine);
         Self { names, at_root, quarantine, listener, refs: Mutex::default(), roots: Mutex::default() }
     }
 
-    /// A run that moves files to the quarantine folder.
+    /// A batch of moves to the quarantine directory.
     pub(super) fn batch(&self) -> Batch {
         Batch::new(&self.quarantine)
     }
 
-    /// Whether Helve itself writes this file beneath a root.
+    /// Whether Helve writes this file beneath a root.
     pub(super) fn is_own(&self, root: &Path, path: &Path) -> bool {
         is_within(path, self.own_folder(root))
     }
@@ -148,7 +148,7 @@ impl Integrity {
         Check { pending: Some(pending), path_rules: None }
     }
 
-    /// Does the checks that a kill prevented, and removes placeholders that earlier versions left; what to tell the user.
+    /// Does the checks that a kill prevented and removes placeholders of earlier versions; returns the messages.
     pub(super) async fn recover(self: &Arc<Self>, roots: &[PathBuf], is_enforced: bool, git: Git) -> Vec<String> {
         let mut notes = Vec::new();
         if self.names.is_empty() {
@@ -168,7 +168,7 @@ impl Integrity {
         roots.entry(root.to_owned()).or_insert_with(new).clone()
     }
 
-    /// Prepares a root when it is used for the first time.
+    /// Prepares a root at its first use.
     async fn open(
         self: &Arc<Self>,
         state: OwnedMutexGuard<State>,
@@ -198,14 +198,14 @@ impl Integrity {
         state
     }
 
-    /// The part of the state folder that lies beneath a root, if it does. Helve writes there while commands run.
+    /// The part of the state directory beneath a root, if any. Helve writes there while commands run.
     fn own_folder(&self, root: &Path) -> Option<&Path> {
         let own = self.quarantine.parent().unwrap_or(&self.quarantine);
         let own = if own.starts_with(root) && own != root { own } else { self.quarantine.as_path() };
         own.starts_with(root).then_some(own)
     }
 
-    /// Compares with the record, and moves away what is new.
+    /// Compares with the record and moves new items away.
     async fn check(
         self: &Arc<Self>,
         state: OwnedMutexGuard<State>,
@@ -228,7 +228,7 @@ impl Integrity {
         }
         let integrity = self.clone();
         let (sender, receiver) = std::sync::mpsc::channel();
-        // At once: what follows asks git, which can take a while.
+        // First, because the git queries that follow take time.
         let state = on_thread(state, move |state| {
             let (mut found, mut now) = (found, now);
             state.settle_git_changes(&integrity, std::mem::take(&mut found.git), &mut now, is_enforced);
@@ -239,7 +239,7 @@ impl Integrity {
         let known = self.refs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut standing = BTreeMap::new();
         if is_enforced {
-            // What is not found in time does not stand in a ref.
+            // Files not found before the timeout count as absent from refs.
             _ = tokio::time::timeout(MAX_SEARCH, state.find_standing(&found, known, git, &mut standing)).await;
         }
         let integrity = self.clone();
@@ -248,7 +248,7 @@ impl Integrity {
 }
 
 impl State {
-    /// What is there now.
+    /// Collects the current items.
     fn scan(&mut self, integrity: &Integrity) -> Items {
         let own = integrity.own_folder(&self.root);
         let has_changed = self.index.update(&self.root, own, &integrity.names);
@@ -259,7 +259,7 @@ impl State {
         items::collect(&self.root, &self.index, &self.git, &integrity.names, own)
     }
 
-    /// Takes what is there for the state before the next command.
+    /// Makes the current items the record for the next command.
     fn record(&mut self, mut now: Items, integrity: &Integrity) {
         items::read_contents(&self.root, &mut now, &self.before);
         self.before = now;
@@ -282,8 +282,8 @@ impl State {
         all
     }
 
-    /// Which of the new files stand in a ref that was there before, and in which object. For a file in a new repository, which
-    /// may be a clone, the refs of all repositories count.
+    /// Finds the new files that an earlier ref contains, with the object. For a file in a new repository, possibly a
+    /// clone, the refs of all repositories count.
     async fn find_standing(
         &self,
         found: &Differences,
@@ -320,7 +320,7 @@ impl State {
             let run = |args, input| git(top.to_owned(), args, input);
             let named = refs.find(&contents, &run).await;
             for (path, relative, content) in files {
-                // Two clones may have different files at one path.
+                // Two clones may have different files at the same path.
                 let is_same = contents.iter().all(|(at, other)| *at != relative || *other == content);
                 if let Some(object) = named.get(&relative).filter(|_| is_same) {
                     standing.insert(path, object.clone());
@@ -329,7 +329,7 @@ impl State {
         }
     }
 
-    /// Moves away what is new and does not stand in a ref, and writes down what to say.
+    /// Moves new items away unless a ref contains them, and records the messages.
     fn settle(
         &mut self,
         integrity: &Integrity,
@@ -386,7 +386,7 @@ impl State {
             self.notes
                 .push(standing.get(path).map_or_else(|| notes::changed(path), |object| notes::stays(path, object)));
         }
-        // What has been told is not told again while other commands run.
+        // Reported items are not reported again while other commands run.
         now.retain(|path, _| !moved.iter().any(|(gone, _)| path.starts_with(gone)));
         items::read_contents(&self.root, &mut now, &self.before);
         self.before = now;
@@ -395,7 +395,7 @@ impl State {
         }
     }
 
-    /// Undoes what a command did to git folders.
+    /// Undoes what a command did to git directories.
     fn settle_git_changes(
         &mut self,
         integrity: &Integrity,
@@ -413,7 +413,7 @@ impl State {
         }
     }
 
-    /// Undoes what a command did to a file of a git folder, and writes down what to say.
+    /// Reverts a change to a file of a git directory and records the message.
     fn settle_git(&mut self, integrity: &Integrity, change: &GitChange, batch: &mut Batch, is_enforced: bool) {
         let others: Vec<PathBuf> =
             integrity.roots.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
@@ -437,17 +437,17 @@ impl State {
     }
 
     fn write_journal(&mut self, integrity: &Integrity) {
-        // The new one is there before the old one goes.
+        // The new journal exists before the old one is removed.
         let new = Journal::write(&integrity.quarantine, &self.root, &self.before, &self.refs);
         self.journal = new;
     }
 
     fn index_file(&self, integrity: &Integrity) -> Option<PathBuf> {
-        // What a command could write would say what the command likes.
+        // A journal in a place that commands can write is untrusted.
         if integrity.quarantine.starts_with(&self.root) || integrity.names.only_at_root() {
             return None;
         }
-        // The number counts the changes of the format.
+        // The number is the format version.
         let text = [self.root.as_os_str().as_bytes(), b"\0" as &[u8], b"2", integrity.names.text().as_bytes()].concat();
         let name = hex(&Sha256::digest(text)[..16]);
         Some(integrity.quarantine.join("index").join(name))
@@ -460,7 +460,7 @@ impl State {
         }
     }
 
-    /// Keeps the index for the next process. Without it the next process lists all folders once.
+    /// Saves the index for the next process, which would otherwise list all directories.
     fn store_index(&mut self, integrity: &Integrity) {
         self.index_written = Some(Instant::now());
         if self.index.len() < KEPT_INDEX {
@@ -472,7 +472,7 @@ impl State {
     }
 }
 
-/// Does work on a state where it may take its time.
+/// Runs work on a state on a blocking thread.
 async fn on_thread(
     mut state: OwnedMutexGuard<State>,
     work: impl FnOnce(&mut State) + Send + 'static,
@@ -500,7 +500,7 @@ fn outermost(roots: &[PathBuf]) -> Vec<PathBuf> {
     all
 }
 
-/// Where files go when no setting says so.
+/// The default quarantine directory.
 fn usual_quarantine() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
     match variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state"))) {
@@ -509,7 +509,7 @@ fn usual_quarantine() -> PathBuf {
     }
 }
 
-/// A path without links, as far as it exists.
+/// Resolves links as far as the path exists.
 fn real(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (fs::canonicalize(above), path.strip_prefix(above)) {

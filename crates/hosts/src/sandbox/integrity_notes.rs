@@ -1,15 +1,15 @@
-//! What the integrity check tells the model and the user.
+//! Messages of the integrity check to the model and the user.
 
 use std::path::{Path, PathBuf};
 
 use helve_contract::ProjectFile;
 
-/// The most files that a reply names one by one.
+/// The maximum number of files that a reply lists.
 pub(super) const MAX_NAMED: usize = 8;
 
 const WHY: &str = "programs and agents obey a file of that name without asking";
 
-/// Of one file that was moved away.
+/// Message about one moved file.
 pub(super) fn moved(path: &Path, place: &Path) -> String {
     format!(
         "{} is protected and was created while commands ran. It was moved to {}, because {WHY}. A file that the user made \
@@ -66,7 +66,7 @@ pub(super) fn not_moved(path: &Path, error: &std::io::Error) -> String {
     )
 }
 
-/// Of files that a path rule denies, created where there is no sandbox.
+/// Message about denied files that a command created without a sandbox.
 pub(super) fn denied_created(path: &Path) -> String {
     format!(
         "{} was created while this command ran, although a path rule denies writing it. Nothing prevents that outside of a \
@@ -75,7 +75,7 @@ pub(super) fn denied_created(path: &Path) -> String {
     )
 }
 
-/// Of files that a path rule denies, moved away.
+/// Message about denied files that were moved.
 pub(super) fn denied_moved(moved: &[(PathBuf, PathBuf)]) -> Vec<String> {
     let one = |(path, place): &(PathBuf, PathBuf)| {
         format!(
@@ -96,7 +96,7 @@ pub(super) fn denied_moved(moved: &[(PathBuf, PathBuf)]) -> Vec<String> {
     notes
 }
 
-/// Of a file that a path rule denies and that stays.
+/// Message about a denied file that could not be moved.
 pub(super) fn denied_not_moved(path: &Path, error: &std::io::Error) -> String {
     format!(
         "{} was created while commands ran, although a path rule denies writing it. It could not be moved away ({error}). \
@@ -105,7 +105,7 @@ pub(super) fn denied_not_moved(path: &Path, error: &std::io::Error) -> String {
     )
 }
 
-/// Of settings that were taken out of a settings file of git.
+/// Message about settings removed from a git config file.
 pub(super) fn settings_removed(path: &Path, keys: &[String], original: &Path) -> String {
     if keys.is_empty() {
         return format!("{} was written while commands ran, and was put into a plain form", path.display());
@@ -119,7 +119,7 @@ pub(super) fn settings_removed(path: &Path, keys: &[String], original: &Path) ->
     )
 }
 
-/// Of settings that can make git run programs and stay, because there is no sandbox.
+/// Message about dangerous git settings that stay because there is no sandbox.
 pub(super) fn settings_stay(path: &Path, keys: &[String]) -> String {
     format!(
         "{} was written while commands ran and has settings that can make git run programs ({}). Show it to the user before \
@@ -129,7 +129,7 @@ pub(super) fn settings_stay(path: &Path, keys: &[String]) -> String {
     )
 }
 
-/// Of a file of a git folder that was changed and put back.
+/// Message about a restored file of a git directory.
 pub(super) fn restored(path: &Path, changed: &Path) -> String {
     format!(
         "{} is protected and was changed while commands ran. Its earlier content was put back, because git runs what it \
@@ -139,7 +139,7 @@ pub(super) fn restored(path: &Path, changed: &Path) -> String {
     )
 }
 
-/// Of steps of a rebase that run commands.
+/// Message about removed rebase steps.
 pub(super) fn steps_removed(path: &Path) -> String {
     format!(
         "{} was written while commands ran. Its `exec` steps were removed, because `git rebase --continue` would run them \
@@ -148,7 +148,7 @@ pub(super) fn steps_removed(path: &Path) -> String {
     )
 }
 
-/// Of files that programs run outside of the sandbox.
+/// Message about files that programs outside the sandbox run.
 pub(super) fn project_files(root: &Path, files: &[PathBuf]) -> String {
     let named = |path: &PathBuf| {
         let short = path.strip_prefix(root).unwrap_or(path);

@@ -1,4 +1,4 @@
-//! The protected files and folders beneath a root, as they are at one moment, and what differs between two moments.
+//! Snapshots of the protected files beneath a root, and the differences between two snapshots.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,9 +21,9 @@ use super::{
     stamp::Stamp,
 };
 
-/// The most entries of one protected folder that are looked at. Of a larger folder only the folder itself is.
+/// The maximum number of compared entries per protected directory. A larger directory is compared as a whole.
 const MAX_ENTRIES: usize = 512;
-/// The largest file of a git folder that is put back when a command has changed it.
+/// The maximum size of a git directory's file that can be restored.
 const MAX_ORIGINAL: usize = 256 << 10;
 /// The largest file whose content is compared.
 pub(super) const MAX_CONTENT: u64 = 1 << 20;
@@ -36,24 +36,24 @@ enum Kind {
     Other,
 }
 
-/// By which rule an item is judged.
+/// The rule that applies to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Rule {
-    /// It may be neither made nor changed.
+    /// It must be neither created nor changed.
     Fixed,
-    /// The same, in a git folder: what was there before is put back.
+    /// The same in a git directory: the original is restored.
     GitFixed,
-    /// Settings of git, which a command may make. Only settings that run nothing stay.
+    /// A git config file, which a command may create. Only settings that run nothing stay.
     GitConfig,
-    /// A file named `.git`, which leads to a git folder.
+    /// A file named `.git` that points to a git directory.
     GitLink,
-    /// A file that names the folder with the settings of a git folder.
+    /// A file that names the directory with the settings of a git directory.
     GitCommonDir,
-    /// The steps of a rebase, some of which run commands.
+    /// A rebase todo list, which may contain commands.
     GitSteps,
-    /// A file that programs run outside of the sandbox. It may be made and changed; the user is told.
+    /// A file that programs outside the sandbox run. Changes are allowed and reported.
     Project,
-    /// The merge strategy of a rebase or cherry-pick, which can be the name of a program.
+    /// The merge strategy of a rebase or cherry-pick, which can name a program.
     GitStrategy,
 }
 
@@ -63,25 +63,25 @@ impl Rule {
     }
 }
 
-/// A protected file or folder, or something in such a folder.
+/// A protected file or directory, or something in such a directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Item {
     stamp: Stamp,
     kind: Kind,
     rule: Rule,
-    /// How many parts at the end of its path lie inside of the protected folder.
+    /// The number of path components inside the protected directory.
     depth: usize,
     /// A hash of the content, where it was read.
     content: Option<[u8; 32]>,
     mode: u32,
-    /// Of a file in a git folder what is in it, of a link there where it leads.
+    /// The content of a file, or the target of a link, in a git directory.
     bytes: Option<Vec<u8>>,
 }
 
 /// Items by their paths.
 pub(super) type Items = BTreeMap<PathBuf, Item>;
 
-/// What a command did to a file of a git folder.
+/// What a command did to a file of a git directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GitChange {
     pub(super) path: PathBuf,
@@ -100,11 +100,11 @@ pub(super) struct Original {
 /// What a command did to protected places.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
-    /// New files and folders, and those that took the place of others; with the files in each.
+    /// New files and directories, and those that replaced others; with the files in each.
     pub(super) new: Vec<(PathBuf, Vec<PathBuf>)>,
     /// Files whose content was changed in place.
     pub(super) changed: Vec<PathBuf>,
-    /// Files of git folders.
+    /// Files of git directories.
     pub(super) git: Vec<GitChange>,
     /// Files that programs run outside of the sandbox.
     pub(super) project: Vec<PathBuf>,
@@ -116,7 +116,7 @@ impl Differences {
     }
 }
 
-/// Collects the items of an index that is up to date. What is within `skipped` is Helve's own.
+/// Collects the items of a current index. Files within `skipped` belong to Helve.
 pub(super) fn collect(
     root: &Path,
     index: &DirIndex,
@@ -183,7 +183,7 @@ impl Collector<'_> {
         if is_own { None } else { fs::symlink_metadata(path).ok() }
     }
 
-    /// What in a git folder makes git run programs, or leads to something that does.
+    /// Adds what makes git run programs in a git directory, directly or indirectly.
     fn add_git_dir(&mut self, git: &Path, names: &ProtectedNames) {
         for name in ["config", "config.worktree"] {
             let path = git.join(name);
@@ -201,7 +201,7 @@ impl Collector<'_> {
         for name in ["rebase-merge/strategy", "sequencer/opts"] {
             self.add_one(&git.join(name), Rule::GitStrategy);
         }
-        // Git makes these folders, with samples that it does not run.
+        // Git creates these directories with samples that it does not run.
         for name in ["hooks", "remotes", "branches"] {
             let path = git.join(name);
             let Some(about) = self.look(&path) else { continue };
@@ -214,7 +214,7 @@ impl Collector<'_> {
                 self.add_entries(&real, 0o700);
             }
         }
-        // A bare repository's folder has no name that tells it, so what is protected by name is only that of `.git`.
+        // Protection by name covers only `.git`; a bare repository has any name.
         let known = ["config", "config.worktree", "commondir", "hooks", "gitdir"];
         for name in names.in_repository(true).filter(|it| !known.contains(&it.as_str()) && !it.contains('*')) {
             self.add(&git.join(name), Rule::GitFixed);
@@ -225,7 +225,7 @@ impl Collector<'_> {
         let mut paths: Vec<PathBuf> = entries(dir, mode).iter().map(fs::DirEntry::path).collect();
         paths.retain(|path| path.extension().is_none_or(|end| end != "sample"));
         if paths.len() > MAX_ENTRIES {
-            // Nobody has so many hooks: the folder counts as a whole.
+            // Too many entries: compare the directory as a whole.
             self.add_one(dir, Rule::GitFixed);
             return;
         }
@@ -239,7 +239,7 @@ impl Collector<'_> {
     }
 }
 
-/// Lists a protected folder with all that is in it; whether that is all.
+/// Lists a protected directory recursively; returns whether the list is complete.
 fn list(dir: &Path, mode: u32, depth: usize, found: &mut Vec<(PathBuf, fs::Metadata, usize)>) -> bool {
     for entry in entries(dir, mode) {
         if found.len() >= MAX_ENTRIES {
@@ -267,7 +267,7 @@ impl Item {
         Self { stamp: Stamp::of(about), kind, rule, depth, content: None, mode, bytes: None }
     }
 
-    /// The same path as it is now.
+    /// The current item at the same path.
     pub(super) fn again(&self, path: &Path) -> Option<Self> {
         Some(Self::new(&fs::symlink_metadata(path).ok()?, self.rule, self.depth))
     }
@@ -276,7 +276,7 @@ impl Item {
         Some(Original { is_link: self.kind == Kind::Other, mode: self.mode, bytes: self.bytes.clone()? })
     }
 
-    /// Whether nothing has changed since. A link may lead to something else without that.
+    /// Whether nothing has changed since. The target of a link may still differ.
     fn still_holds(&self, later: &Self) -> bool {
         self.kind != Kind::Other && self.stamp.still_holds(&later.stamp)
     }
@@ -303,7 +303,7 @@ impl Item {
     }
 }
 
-/// The part of a project's file that programs run.
+/// The part of a project file that programs run.
 fn run_part(path: &Path, bytes: Vec<u8>) -> Vec<u8> {
     if path.file_name().is_none_or(|name| !name.eq_ignore_ascii_case("package.json")) {
         return bytes;
@@ -312,7 +312,7 @@ fn run_part(path: &Path, bytes: Vec<u8>) -> Vec<u8> {
     value.map(|value| value.get("scripts").map(|it| it.to_string().into_bytes()).unwrap_or_default()).unwrap_or(bytes)
 }
 
-/// What a link leads to beneath the root: a file's content, or the names and states of a folder's entries.
+/// The content behind a link beneath the root: a file's bytes, or the names and states of a directory's entries.
 fn behind(link: &Path, root: &Path) -> Vec<u8> {
     let Some(real) = fs::canonicalize(link).ok().filter(|real| real.starts_with(root)) else { return Vec::new() };
     if let Some(bytes) = read_file(&real) {
@@ -336,7 +336,7 @@ pub(super) fn read_file(path: &Path) -> Option<Vec<u8>> {
     (is_file && bytes.len() as u64 <= MAX_CONTENT).then_some(bytes)
 }
 
-/// Reads the contents of new items; those of items that have not changed are taken over.
+/// Reads the contents of new items and copies those of unchanged ones.
 pub(super) fn read_contents(root: &Path, items: &mut Items, before: &Items) {
     for (path, item) in items {
         match before.get(path) {
@@ -349,7 +349,7 @@ pub(super) fn read_contents(root: &Path, items: &mut Items, before: &Items) {
     }
 }
 
-/// What differs from an earlier moment, whose contents were read.
+/// The differences from an earlier snapshot.
 pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differences {
     let mut found = Differences::default();
     let paths: Vec<PathBuf> = now.keys().cloned().collect();
@@ -370,7 +370,7 @@ pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differenc
             _ if old.content.is_none() && item.content.is_none() => old.stamp.is_same_state(&item.stamp),
             _ => old.content == item.content,
         };
-        // A folder above it was renamed: it is what it was.
+        // A parent directory was renamed: the item is unchanged.
         let has_moved_along = |item: &Item| {
             let earlier = by_file.get(&item.stamp.file()).filter(|(_, it)| it.stamp.is_same_state(&item.stamp));
             path.parent() != Some(root)
@@ -382,7 +382,7 @@ pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differenc
         match (old, item.rule) {
             (Some(old), _) if is_same(old) => {}
             (None, _) if has_moved_along(item) => {}
-            // A file without anything that runs, such as a manifest without scripts.
+            // A file without anything to run, such as a manifest without scripts.
             (None, Rule::Project) if item.content == Some(Sha256::digest([]).into()) => {}
             (_, Rule::Project) if item.kind != Kind::Folder => found.project.push(path),
             (_, Rule::Project) => {}
@@ -414,21 +414,21 @@ pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differenc
     found
 }
 
-/// Whether a file of a git folder that was moved means to git what it meant before: not if its git folder got another name or
-/// came into a `.git` folder. Where a link or path in it leads may have changed with its place, so these are judged anew.
+/// Whether a moved file of a git directory has the same meaning to git: not if its git directory was renamed or moved
+/// into a `.git` directory. Links and paths in it may resolve differently, so they are checked again.
 fn is_same_role(from: &Path, to: &Path, rule: Rule) -> bool {
     let git_folders = |path: &Path| path.iter().filter(|part| *part == ".git").count();
     let names = |path: &Path| -> Vec<_> {
         path.ancestors().skip(1).take(2).map(|it| it.file_name().map(ToOwned::to_owned)).collect()
     };
-    // `hooks/x` has its git folder two levels above, `config` one.
+    // `hooks/x` has its git directory two levels above, `config` one.
     let depth = if to.parent().and_then(Path::file_name).is_some_and(|name| name == "hooks") { 2 } else { 1 };
     !matches!(rule, Rule::GitLink | Rule::GitCommonDir)
         && git_folders(from) == git_folders(to)
         && names(from).iter().take(depth).eq(names(to).iter().take(depth))
 }
 
-/// The folder so many levels above.
+/// The directory so many levels above.
 fn above(path: &Path, levels: usize) -> PathBuf {
     path.ancestors().nth(levels).unwrap_or(path).to_owned()
 }

@@ -1,4 +1,4 @@
-//! The journal of the integrity check: says that commands run, so that after a kill the next start can do the check.
+//! The journal of the integrity check: records running commands, so that after a kill the next start does the check.
 
 use std::{
     collections::BTreeMap,
@@ -22,10 +22,10 @@ use super::{
     items::{Item, Items},
 };
 
-/// A journal that cannot be read is somebody's who is just writing it, unless it is this old.
+/// An unreadable journal is still being written, unless it is older than this.
 const OLD_JOURNAL: Duration = Duration::from_secs(60);
 
-/// A file that says that commands run, and what was there before them. Its writer holds a lock on it.
+/// A file that records running commands and the state before them. Its writer holds a lock on it.
 pub(super) struct Journal {
     path: PathBuf,
     _lock: File,
@@ -39,7 +39,7 @@ struct JournalContent {
 }
 
 impl Journal {
-    /// Writes that commands run on this root, and what was there before them.
+    /// Records that commands run on this root, with the state before them.
     pub(super) fn write(
         quarantine: &Path,
         root: &Path,
@@ -69,8 +69,7 @@ impl Journal {
         Some(Self { path, _lock: lock })
     }
 
-    /// The records of commands on this root whose engine was killed, the latest first: the last one to be used is the
-    /// earliest.
+    /// The records of killed processes for this root, latest first.
     pub(super) fn abandoned(quarantine: &Path, root: &Path) -> Vec<(Items, BTreeMap<PathBuf, Refs>)> {
         let mut found = Vec::new();
         for entry in fs::read_dir(quarantine.join("running")).into_iter().flatten().flatten() {

@@ -1,5 +1,5 @@
-//! File rules that are made once and taken on by many commands. Around the secrets of a system there are hundreds of them,
-//! and making them takes as long as starting a program.
+//! Landlock rulesets that many commands share. A system with secrets needs hundreds of rules, and creating them takes
+//! as long as starting a program.
 
 use std::{
     fs,
@@ -10,7 +10,6 @@ use std::{
 
 use crate::supervise::{FileFingerprint, PathGrant, build_ruleset};
 
-/// The rules that were made last.
 #[derive(Default)]
 pub(super) struct RulesetCache(Mutex<Option<CachedRuleset>>);
 
@@ -20,11 +19,11 @@ struct CachedRuleset {
     rules: Arc<OwnedFd>,
 }
 
-/// Which place it is, and of one whose entries are granted one by one also when they last changed.
+/// The identity of a path, plus its change time if its entries are granted one by one.
 type GrantFingerprint = (FileFingerprint, Option<(i64, i64)>);
 
 impl RulesetCache {
-    /// The rules for these places: those made before, where nothing has changed since. None where they cannot be made.
+    /// The ruleset for these grants: the cached one if nothing has changed. `None` if it cannot be created.
     pub(super) fn rules_for(&self, grants: &[(PathBuf, PathGrant)]) -> Option<Arc<OwnedFd>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = kept.as_ref().filter(|it| it.grants == grants)
@@ -32,7 +31,7 @@ impl RulesetCache {
         {
             return Some(kept.rules.clone());
         }
-        // Looked at first: what changes while they are made is noticed next time.
+        // Read first, so that changes during the creation are noticed next time.
         let seen = revalidated_grants(grants)
             .map(|(place, grant)| (place.clone(), *grant, fingerprint(place, *grant)))
             .collect();
@@ -42,8 +41,8 @@ impl RulesetCache {
     }
 }
 
-/// The places to look at again. An entry of a folder that is granted entry by entry need not be: when another takes its
-/// place, the folder itself tells. Only a link may lead elsewhere without that.
+/// The paths to check again. A directory granted entry by entry reports changed entries by its own time; only links
+/// need a check.
 fn revalidated_grants(grants: &[(PathBuf, PathGrant)]) -> impl Iterator<Item = &(PathBuf, PathGrant)> {
     let listed: Vec<&Path> =
         grants.iter().filter(|(_, grant)| *grant == PathGrant::List).map(|(dir, _)| dir.as_path()).collect();
@@ -78,7 +77,7 @@ mod tests {
         fs::write(system.join("hosts"), "1").unwrap();
         fs::write(linked.join("names"), "1").unwrap();
         symlink(linked.join("names"), system.join("names")).unwrap();
-        // Times are coarse: what happens in this test must not fall into the same moment.
+        // Timestamps are coarse: the events of this test must not share one.
         let before = SystemTime::now() - Duration::from_secs(60);
         File::open(&system).unwrap().set_modified(before).unwrap();
         let grants = [

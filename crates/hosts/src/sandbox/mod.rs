@@ -1,4 +1,4 @@
-//! The walls around commands: which there are on this machine, and how a command is put behind them.
+//! The sandbox of commands: which levels work on this machine and how a command is started in one.
 
 mod bwrap;
 mod denials;

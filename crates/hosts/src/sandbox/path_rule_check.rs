@@ -1,7 +1,7 @@
-//! The check of path rules after a command: moves away what it created although a rule denies writing it.
+//! Checks path rules after a command: moves away files that it created against a deny rule.
 //!
-//! Mounts hold the files that exist before a command. Nothing in the kernel refuses a new file by a pattern of names, so a
-//! new one is moved to the quarantine folder when the command ends.
+//! Mounts protect existing files. The kernel cannot refuse new files by a name pattern, so they are moved to the
+//! quarantine directory when the command ends.
 
 use std::{
     fs, io,
@@ -20,18 +20,18 @@ use super::{
     settings::IntegrityOutcome,
 };
 
-/// The files that path rules are about, before a command.
+/// The files that path rules match, before a command.
 pub(super) struct PathRuleCheck {
     index: Arc<PathRuleIndex>,
     integrity: Arc<Integrity>,
     roots: Vec<SafePath>,
     before: DeniedPlaces,
-    /// Whether files are moved, or only reported.
+    /// Whether files are moved or only reported.
     is_enforced: bool,
 }
 
 impl PathRuleCheck {
-    /// Records the files; nothing where no rule binds commands.
+    /// Records the files; `None` if no rule applies to commands.
     pub(super) fn begin(
         index: &Arc<PathRuleIndex>,
         integrity: &Arc<Integrity>,
@@ -45,7 +45,7 @@ impl PathRuleCheck {
         Ok(Some(Self { index: index.clone(), integrity: integrity.clone(), roots, before, is_enforced }))
     }
 
-    /// Compares with the record and moves away what is new; what to tell.
+    /// Compares with the record and moves new files away; returns the messages.
     pub(super) async fn finish(self) -> Vec<String> {
         tokio::task::spawn_blocking(move || self.compare()).await.unwrap_or_default()
     }
@@ -79,14 +79,14 @@ impl PathRuleCheck {
         notes
     }
 
-    /// What a rule is about now and was not there before. A link counts with where it leads.
+    /// Paths that match a rule now and did not exist before. A link counts with its target.
     fn new_places<'a>(&'a self, now: &'a DeniedPlaces) -> impl Iterator<Item = &'a PathBuf> {
         let was_there = |path: &&PathBuf| !self.before.hidden.contains(path) && !self.before.read_only.contains(path);
         let files = now.hidden.iter().chain(&now.read_only).filter(was_there);
         files.chain(now.links.iter().filter(|link| !self.before.links.contains(link)).map(|(path, _)| path))
     }
 
-    /// Moves one away, and puts back a link that it took the place of.
+    /// Moves a file away and restores the link that it replaced.
     fn take(&self, top: &Path, path: &Path, batch: &mut Batch) -> io::Result<PathBuf> {
         let place = batch.take(top, path)?;
         self.integrity.tell(path, IntegrityOutcome::Moved(place.clone()));

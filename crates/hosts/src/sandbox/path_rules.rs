@@ -1,6 +1,6 @@
-//! Path rules for commands: which existing files a command must not see, and which it must not change.
+//! Path rules for commands: which existing files are hidden and which are read-only.
 //!
-//! Mounts hold them at L2 and L3. The other levels have no mounts, so a command is refused there while such files exist.
+//! Mounts enforce them at L2 and L3. Other levels have no mounts and refuse commands while such files exist.
 
 use std::{
     collections::HashMap,
@@ -18,21 +18,19 @@ use helve_contract::{
 use super::{dir_index::entries, stamp::Stamp};
 use crate::supervise::Mounts;
 
-/// The most places that are mounted for one command.
+/// The maximum number of mounts for one command.
 const MAX_PLACES: usize = 1000;
-/// The most folders that are looked at.
+/// The most directories that are looked at.
 const MAX_DIRS: usize = 200_000;
 
-/// Places that path rules take away from a command.
+/// Paths that path rules deny to a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeniedPlaces {
-    /// Not to be read.
     pub(super) hidden: Vec<PathBuf>,
-    /// Not to be changed.
     pub(super) read_only: Vec<PathBuf>,
-    /// Links under such names, with where they lead.
+    /// Links with such names, and their targets.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
-    /// Folders above them: renaming one would move a place out of its rule.
+    /// Parent directories: renaming one would move a path out of its rule.
     pub(super) pinned: Vec<PathBuf>,
 }
 
@@ -41,7 +39,7 @@ impl DeniedPlaces {
         self.hidden.len() + self.read_only.len()
     }
 
-    /// Adds what is mounted beside what is hidden.
+    /// Adds the mounts for read-only and pinned paths.
     pub(super) fn add_to(&self, mounts: &mut Mounts) {
         let add = |list: &mut Vec<PathBuf>, more: &[PathBuf]| {
             list.extend(more.iter().filter(|path| !list.contains(path)).cloned().collect::<Vec<_>>());
@@ -50,7 +48,7 @@ impl DeniedPlaces {
         add(&mut mounts.read_only, &self.read_only);
     }
 
-    /// Refuses a command at a level that cannot keep it from these places.
+    /// Refuses a command at a level that cannot enforce the rules.
     pub(super) fn refuse_unless_enforced(&self, level: SandboxLevel) -> Result<()> {
         let Some(first) = self.hidden.iter().chain(&self.read_only).next().filter(|_| level < SandboxLevel::Nested)
         else {
@@ -78,22 +76,22 @@ pub(crate) fn refuse_any(command: &ProcessSpec, host: &str) -> Result<()> {
     )))
 }
 
-/// A folder as it was when it was last listed.
+/// A directory as it was when it was last listed.
 struct Listed {
     stamp: Stamp,
-    /// Files and folders in it that a rule is about, with what the rule denies.
+    /// Entries that a rule matches, with what it denies.
     denied: Vec<(PathBuf, Access)>,
-    /// Links under names that a rule is about, with where they lead.
+    /// Links whose names a rule matches, and their targets.
     links: Vec<(PathBuf, PathBuf)>,
-    /// Folders in it where more may be.
+    /// Subdirectories that may contain more.
     inner: Vec<PathBuf>,
 }
 
-/// Finds denied places. Folders that have not changed since the last command are not listed again.
+/// Finds denied places. Directories that have not changed since the last command are not listed again.
 #[derive(Default)]
 pub(super) struct PathRuleIndex(Mutex<HashMap<PathBuf, IndexedRoot>>);
 
-/// The folders of one root, listed for these rules.
+/// The directories of one root, listed for these rules.
 #[derive(Default)]
 struct IndexedRoot {
     rules: Vec<(PathGlob, Access)>,
@@ -101,12 +99,12 @@ struct IndexedRoot {
 }
 
 impl PathRuleIndex {
-    /// What of these roots the rules take away from a command.
+    /// The denied paths of these roots.
     pub(super) fn find<'a>(&self, roots: impl Iterator<Item = &'a SafePath>) -> Result<DeniedPlaces> {
         self.find_at_most(roots, MAX_PLACES)
     }
 
-    /// The same, where nothing is mounted for each of them.
+    /// Like `find`, without the limit for mounts.
     pub(super) fn find_all<'a>(&self, roots: impl Iterator<Item = &'a SafePath>) -> Result<DeniedPlaces> {
         self.find_at_most(roots, usize::MAX)
     }
@@ -119,7 +117,7 @@ impl PathRuleIndex {
             if rules.is_empty() {
                 continue;
             }
-            // Places are mounted by the path that the root has without links.
+            // Paths are mounted under the resolved path of the root.
             let Ok(top) = fs::canonicalize(&root.root().dir) else { continue };
             let indexed = known.entry(top.clone()).or_default();
             if indexed.rules != rules {
@@ -183,7 +181,7 @@ fn list(dir: &Path, top: &Path, rules: &[(PathGlob, Access)], stamp: Stamp, mode
     for entry in entries(dir, mode) {
         let path = entry.path();
         let (Ok(kind), Ok(relative)) = (entry.file_type(), path.strip_prefix(top)) else { continue };
-        // A link is a name. What it leads to is judged by its own name, as the file tools do.
+        // A link is only a name. Its target is checked by its own name, as in the file tools.
         if kind.is_symlink() {
             if rules.iter().any(|(glob, _)| glob.matches(relative)) {
                 listed.links.extend(fs::read_link(&path).ok().map(|to| (path.clone(), to)));
@@ -212,7 +210,7 @@ fn list(dir: &Path, top: &Path, rules: &[(PathGlob, Access)], stamp: Stamp, mode
 
 fn reach(glob: &PathGlob, relative: &Path, kind: fs::FileType) -> GlobReach {
     match glob.reach(relative) {
-        // A file is matched by its own name only, not by what could be in it.
+        // A file matches by its own name only.
         _ if !kind.is_dir() && glob.matches(relative) => GlobReach::Whole,
         _ if !kind.is_dir() => GlobReach::None,
         reach => reach,

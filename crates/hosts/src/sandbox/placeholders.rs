@@ -1,4 +1,5 @@
-//! Removes what earlier versions left behind: empty read-only files and folders in the place of missing protected ones.
+//! Removes placeholders of earlier versions: empty read-only files and directories in place of missing protected
+//! ones.
 
 use std::{
     fs::{self, OpenOptions},
@@ -17,13 +18,13 @@ pub(super) fn remove<'a>(root: &Path, names: impl Iterator<Item = &'a String>) {
         if !is_placeholder(&path, &about).unwrap_or(false) {
             continue;
         }
-        // An engine of an earlier version holds a lock for as long as its command runs.
+        // A process of an earlier version holds a lock while its command runs.
         let open = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path);
         let Ok(file) = open else { continue };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             continue;
         }
-        // A folder that is not empty is not removed, whatever was seen before.
+        // A directory that is not empty stays.
         _ = if about.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) };
     }
 }

@@ -1,7 +1,7 @@
-//! Read-only mounts for the protected places that exist.
+//! Read-only mounts for existing protected paths.
 //!
-//! A place that exists is mounted read-only over itself. A place that does not exist gets no mount: nothing is created in
-//! the workspace. [`integrity`](super::integrity) moves it away when a command has created it.
+//! An existing path is mounted read-only over itself. A missing path gets no mount, so nothing is created in the
+//! workspace. [`integrity`](super::integrity) moves it away after a command has created it.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use helve_contract::{Error, Result};
 
 use crate::supervise::Mounts;
 
-/// Refuses names that no mount can stand for.
+/// Refuses names that no mount can protect.
 pub(super) fn check(names: &[String]) -> Result<()> {
     for name in names {
         let path = Path::new(name);
@@ -27,7 +27,7 @@ pub(super) fn check(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The mounts for these names beneath each root, and beneath the user's home where a root contains it.
+/// The mounts for these names beneath each root, and beneath the home directory if a root contains it.
 pub(super) fn mounts<'a>(
     roots: impl Iterator<Item = &'a PathBuf>,
     names: &[String],
@@ -55,7 +55,7 @@ fn protect(root: &Path, name: &Path, mounts: &mut Mounts) {
     while let Some(part) = parts.next() {
         at.push(part);
         let Ok(about) = fs::symlink_metadata(&at) else { return };
-        // A link cannot be mounted over; what it leads to can.
+        // A link cannot be a mount point, but its target can.
         if about.is_symlink() {
             let real = fs::canonicalize(root.join(name));
             add(&mut mounts.read_only, real.into_iter().filter(|real| real.starts_with(root)));
@@ -66,7 +66,7 @@ fn protect(root: &Path, name: &Path, mounts: &mut Mounts) {
             break;
         }
         if !about.is_dir() {
-            // A file in the place of a folder, such as the `.git` of a worktree.
+            // A file in the place of a directory, such as the `.git` of a worktree.
             add(&mut mounts.read_only, [at]);
             break;
         }

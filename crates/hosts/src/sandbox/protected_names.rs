@@ -7,10 +7,10 @@ use std::{
 
 use helve_contract::is_same_name;
 
-/// The protected names of a sandbox, to be compared with names on disk in any spelling.
+/// The protected names of a sandbox, compared with names on disk in any spelling.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProtectedNames {
-    /// One-part names, protected in every folder.
+    /// One-part names, protected in every directory.
     anywhere: Vec<String>,
     /// One-part names, protected in the root.
     at_root: Vec<String>,
@@ -46,7 +46,7 @@ impl ProtectedNames {
         names
     }
 
-    /// Whether nothing is protected in deeper folders, so that they need not be looked at.
+    /// Whether deeper directories need no check.
     pub(super) fn only_at_root(&self) -> bool {
         self.anywhere.is_empty() && self.in_any_repository.is_empty()
     }
@@ -55,30 +55,30 @@ impl ProtectedNames {
         self.only_at_root() && self.at_root.is_empty() && self.places.is_empty() && self.in_root_repository.is_empty()
     }
 
-    /// Whether an entry of a folder is protected by its name.
+    /// Whether an entry of a directory is protected by its name.
     pub(super) fn is_protected(&self, name: &OsStr, is_root: bool) -> bool {
         let name = name.to_string_lossy();
         let is = |list: &[String]| list.iter().any(|it| is_same(it, &name));
         is(&self.anywhere) || is_root && is(&self.at_root)
     }
 
-    /// Whether anything of git is protected, and so all git folders are.
+    /// Whether anything of git is protected, and so all git directories are.
     pub(super) fn has_git(&self) -> bool {
         !self.in_any_repository.is_empty() || !self.in_root_repository.is_empty()
     }
 
-    /// Whether an entry of a folder makes it a repository.
+    /// Whether an entry of a directory makes it a repository.
     pub(super) fn is_repository(&self, name: &OsStr) -> bool {
         self.has_git() && is_same(".git", &name.to_string_lossy())
     }
 
-    /// The names inside of the `.git` of a folder.
+    /// The names inside of the `.git` of a directory.
     pub(super) fn in_repository(&self, is_root: bool) -> impl Iterator<Item = &String> {
         let at_root = self.in_root_repository.iter().filter(move |it| is_root && !self.in_any_repository.contains(it));
         self.in_any_repository.iter().chain(at_root)
     }
 
-    /// Identifies these names, for an index that was made with them.
+    /// Identifies these names, to validate a saved index.
     pub(super) fn text(&self) -> String {
         format!("{:?}", (&self.anywhere, &self.at_root, &self.in_any_repository, &self.in_root_repository))
     }
@@ -86,7 +86,7 @@ impl ProtectedNames {
 
 /// Whether a name on disk is a protected one, in any spelling.
 fn is_same(protected: &str, name: &str) -> bool {
-    // Almost all names are plain, and this is asked for every entry of every folder.
+    // A fast path: almost all names are plain ASCII, and every entry is checked.
     if name.is_ascii() && !name.contains(['~', ':']) {
         let short = name.trim_end_matches(['.', ' ']);
         return protected.eq_ignore_ascii_case(if short.is_empty() { name } else { short });

@@ -1,4 +1,4 @@
-//! Moving files that commands planted to a folder where no program obeys them.
+//! Moves files that commands planted to a directory where no program uses them.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -23,14 +23,14 @@ use rustix::{
 
 use super::items::Original;
 
-/// The most that is copied to another file system, in entries and in bytes. What is larger stays where it is under a name
-/// that nothing obeys.
+/// The maximum number of entries and bytes copied to another file system. Larger trees are renamed in place to an
+/// inert name.
 const MAX_COPIED_ENTRIES: usize = 10_000;
 const MAX_COPIED_BYTES: u64 = 256 << 20;
 
-/// One run of the check: everything that it moves goes to one new folder.
+/// One run of the check: all its moves go to one new directory.
 pub(super) struct Batch {
-    /// The folder of all runs.
+    /// The directory of all runs.
     base: PathBuf,
     id: String,
     /// Of this run, made when the first file is moved.
@@ -47,7 +47,7 @@ impl Batch {
         Self { base: base.to_owned(), id, dir: None, count: 0 }
     }
 
-    /// Moves a file or folder beneath a root away; where it is now. No symbolic link is followed on the way to it.
+    /// Moves a file or directory beneath a root away; returns its new path. Follows no symbolic link.
     pub(super) fn take(&mut self, root: &Path, path: &Path) -> io::Result<PathBuf> {
         let relative = path.strip_prefix(root).map_err(io::Error::other)?;
         let name = relative.file_name().ok_or_else(|| io::Error::other("a root is not moved"))?;
@@ -79,12 +79,12 @@ impl Batch {
             Err(_) => return self.rename_in_place(&parent, path, name),
         }
         let origin = OpenOptions::new().append(true).create(true).mode(0o600).open(dir.join("origins.txt"));
-        // A convenience for the user: the reply has the same.
+        // A convenience for the user: the reply contains the same.
         _ = origin.and_then(|mut file| writeln!(file, "{}\t{}", new_name.display(), path.display()));
         Ok(dir.join(new_name))
     }
 
-    /// Writes a file or link in the place of one that was taken. No symbolic link is followed on the way to it.
+    /// Restores a file or link that was taken. Follows no symbolic link.
     pub(super) fn put(&self, root: &Path, path: &Path, original: &Original) -> io::Result<()> {
         let relative = path.strip_prefix(root).map_err(io::Error::other)?;
         let name = relative.file_name().ok_or_else(|| io::Error::other("a root is not written"))?;
@@ -92,7 +92,7 @@ impl Batch {
         if original.is_link {
             return Ok(rustix::fs::symlinkat(OsStr::from_bytes(&original.bytes), &parent, name)?);
         }
-        // Whole under another name first: git may read it at any moment.
+        // Written under another name first: git may read it at any moment.
         let aside = OsString::from(format!(".helve-{}-{}", self.id, self.count));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(&parent, &aside, flags, Mode::from_raw_mode(0o600))?);
@@ -119,7 +119,7 @@ impl Batch {
         }
     }
 
-    /// Where nothing can be moved to the folder, a name that no program looks for must do.
+    /// Fallback without a usable quarantine directory: rename to a name that no program uses.
     fn rename_in_place(&self, parent: &OwnedFd, path: &Path, name: &OsStr) -> io::Result<PathBuf> {
         let mut new_name = name.to_owned();
         new_name.push(format!(".quarantined-{}-{}", self.id, self.count));
@@ -135,8 +135,8 @@ fn inert_name(name: &OsStr, count: usize) -> OsString {
     format!("{count}-{}", if plain.is_empty() { "file" } else { plain }).into()
 }
 
-/// Renames without replacing anything. A folder's owner may have taken the right to do so from everybody; it is given back
-/// to the owner for that moment.
+/// Renames without replacing anything. If the directory's mode forbids it, the owner gets write permission
+/// temporarily.
 fn rename(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new_name: &OsStr) -> Result<(), Errno> {
     let attempt = || renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE);
     match attempt() {
@@ -164,13 +164,13 @@ fn mode_of(file: &OwnedFd) -> Option<u32> {
     rustix::fs::fstat(file).ok().map(|about| about.st_mode & 0o7777)
 }
 
-/// A folder, opened without the right to read it. A link in its place is not followed.
+/// A directory, opened without the right to read it. A link in its place is not followed.
 pub(super) fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// A folder beneath a root, reached without following any link.
+/// A directory beneath a root, reached without following any link.
 fn open_beneath(root: &Path, relative: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let top = openat(CWD, root, flags, Mode::empty())?;
@@ -186,7 +186,7 @@ pub(super) fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
     fs::set_permissions(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()), Permissions::from_mode(mode))
 }
 
-/// Copies files, folders and links, and nothing else. No link is followed.
+/// Copies files, directories and links, and nothing else. No link is followed.
 fn copy(from: &Path, to: &Path, left: &mut (usize, u64)) -> io::Result<()> {
     let about = fs::symlink_metadata(from)?;
     let too_much = || io::Error::other("too much to copy");

@@ -1,30 +1,30 @@
-//! What was tried on this machine, what worked, and why the rest did not: for `helve doctor`.
+//! The result of probing the sandbox levels, for `helve doctor`.
 
 use std::fmt;
 
 use helve_contract::ports::SandboxLevel;
 
-/// What was tried, best level first.
+/// The results of all probes, best level first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxReport {
-    /// The level in use; `None` when commands are refused.
+    /// The level in use; `None` if commands are refused.
     pub level: Option<SandboxLevel>,
-    /// Every level that was tried, in order.
+    /// Every probed level, in order.
     pub probes: Vec<LevelProbe>,
-    /// The outer sandbox program, if one was found in a folder that can be trusted.
+    /// The path of bubblewrap, if it was found in a trusted directory.
     pub bwrap: Option<String>,
-    /// Whether control groups hold commands to their limits.
+    /// Whether cgroups enforce the limits of commands.
     pub has_cgroups: bool,
-    /// What commands may reach of the network, and what else is worth knowing.
+    /// Notes about the network and other facts.
     pub notes: Vec<String>,
 }
 
 /// One level that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelProbe {
-    /// Which.
+    /// The level.
     pub level: SandboxLevel,
-    /// Why it does not work here; `None` when it does.
+    /// Why it does not work here; `None` if it works.
     pub failure: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What an operator decides about the sandbox. Nothing in it comes from the model or from the project.
+//! The operator's settings of the sandbox. Nothing in it comes from the model or the project.
 
 use std::{any::Any, fmt, fs, path::PathBuf, sync::Arc};
 
@@ -8,69 +8,69 @@ pub use crate::supervise::ResourceLimits;
 use crate::supervise::default_memory_limit;
 
 impl ResourceLimits {
-    /// The usual limits of memory: three quarters of what there is, so that no command takes the machine down.
+    /// The default memory limits: three quarters of the memory, so that no command exhausts the machine.
     #[must_use]
     pub fn for_this_machine() -> Self {
         Self { memory_of_all: default_memory_limit(), ..Self::default() }
     }
 }
 
-/// What an operator decides about the sandbox.
+/// The operator's settings of the sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxConfig {
     /// Which level to use.
     pub level: LevelPolicy,
-    /// Names beneath each root that commands may not change or create: `.git/hooks`, `.helve`. What exists is mounted
-    /// read-only; what a command creates is moved to the quarantine folder when it ends.
-    /// A pattern cannot be enforced by a mount, and is an error.
+    /// Names beneath each root that commands must not change or create, such as `.git/hooks`. Existing ones are
+    /// mounted read-only; created ones move to the quarantine directory. Patterns are an error, because a mount
+    /// cannot enforce them.
     pub protected: Vec<String>,
-    /// Names that commands may not create in any folder beneath a root, at any depth: `.mcp.json`, `.git/hooks`. A name of
-    /// several parts that does not begin with `.git` counts from the root.
+    /// Names that commands must not create in any directory beneath a root, such as `.mcp.json`. A path that does not
+    /// begin with `.git` is relative to the root.
     pub protected_anywhere: Vec<String>,
-    /// More names that matter only in a home, such as `.bashrc`: protected where they exist, and in the user's home where
-    /// a root contains it. Each mount costs a command time, so a project need not pay for them.
+    /// Names that matter only in a home directory, such as `.bashrc`. They are protected if a root contains the home;
+    /// each mount costs a command time.
     pub protected_at_home: Vec<String>,
-    /// Where files go that commands created under protected names. No command may be able to write there. Without it, a
-    /// folder in the user's state folder.
+    /// The directory for files that commands created under protected names. Commands must not be able to write there.
+    /// Default: a directory in the user's state directory.
     pub quarantine: Option<PathBuf>,
-    /// Told of every protected file that a command created or changed, for the record.
+    /// Called for every protected file that a command created or changed.
     pub listener: Option<IntegrityListener>,
-    /// Further folders that commands may read.
+    /// Further directories that commands may read.
     pub readable: Vec<PathBuf>,
-    /// Further folders that commands may read and write.
+    /// Further directories that commands may read and write.
     pub writable: Vec<PathBuf>,
-    /// Helve's own folders and files, such as the state folder: commands never see them, whatever folder contains them.
-    /// Only roots of the session inside them, such as the folder of saved output, stay visible.
+    /// Helve's private directories and files, such as the state directory. Commands never see them. Only session
+    /// roots inside them, such as saved output, stay visible.
     pub private: Vec<PathBuf>,
-    /// The folder of files that only `vault_copyto` may copy. It is hidden like [`private`](Self::private); where nothing
-    /// can hide it, commands are refused as long as it has files.
+    /// The directory of files that only `vault_copyto` may copy. It is hidden like [`private`](Self::private). Where
+    /// it cannot be hidden, commands are refused while it contains files.
     pub vault: Option<PathBuf>,
-    /// The user's home, where it is not `HOME`.
+    /// The user's home directory, if it is not `HOME`.
     pub home: Option<PathBuf>,
     /// Whether commands may use the network.
     pub network: NetworkPolicy,
     /// Which local sockets commands may connect to while the network is off.
     pub unix_sockets: UnixSockets,
-    /// The proxy that decides about [`NetworkPolicy::Allowlist`]. Without one, that is no network at all.
+    /// The proxy for [`NetworkPolicy::Allowlist`]. Without one the network is off.
     pub proxy: Option<ProxySocket>,
-    /// A private folder to be commands' `/tmp`, kept from one to the next. Without it `/tmp` is new each time.
+    /// A private directory that commands see as `/tmp`. Without it each command gets an empty `/tmp`.
     pub scratch: Option<PathBuf>,
-    /// Folders for `PATH`, before those of the system. Without any, those of the engine's own `PATH`.
+    /// Directories for `PATH`, before the system's. Default: those of Helve's `PATH`.
     pub path: Vec<PathBuf>,
-    /// Names of the engine's own variables that commands inherit beside `LANG`, `LC_*`, `TZ`, `USER` and the like. A `*` at
-    /// the end stands for any rest: `AWS_*`.
+    /// Names of environment variables that commands inherit besides `LANG`, `LC_*`, `TZ`, `USER` and similar. A
+    /// trailing `*` matches any suffix: `AWS_*`.
     pub inherited: Vec<String>,
     /// Variables that every command gets.
     pub env: Vec<(String, String)>,
     /// Limits of each command.
     pub limits: ResourceLimits,
-    /// The binary whose `main` begins with [`run_helper_if_requested`](crate::run_helper_if_requested). Without it, the
-    /// `helve-stage` beside the running one, or the running one itself.
+    /// The binary whose `main` begins with [`run_helper_if_requested`](crate::run_helper_if_requested). Default: the
+    /// `helve-stage` beside the running binary, or the running binary.
     pub helper: Option<PathBuf>,
 }
 
 impl SandboxConfig {
-    /// The further folders that commands may use, and whether they may write there. What does not exist is left out.
+    /// The additional directories of commands and whether they are writable. Skips missing ones.
     pub(super) fn further_folders(&self) -> impl Iterator<Item = (PathBuf, bool)> {
         let readable = self.readable.iter().map(|dir| (dir, false));
         let all = readable.chain(self.writable.iter().map(|dir| (dir, true)));
@@ -78,27 +78,27 @@ impl SandboxConfig {
     }
 }
 
-/// What the integrity check after a command found.
+/// A result of the integrity check after a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntegrityEvent {
-    /// The protected file or folder.
+    /// The protected file or directory.
     pub path: PathBuf,
-    /// What became of it.
+    /// The outcome.
     pub outcome: IntegrityOutcome,
 }
 
-/// What became of a protected file that a command created or changed.
+/// The outcome for a protected file that a command created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntegrityOutcome {
-    /// It was new and is here now.
+    /// It was new and was moved to this path.
     Moved(PathBuf),
-    /// It stays, because this git object, which was named by a ref before, contains it.
+    /// It stays, because this git object, which an earlier ref reaches, contains it.
     Stands(String),
-    /// It was changed in place, or could not be moved away, and stays.
+    /// It was changed in place or could not be moved, and stays.
     Changed,
 }
 
-/// Is called with what the integrity check after a command found.
+/// A callback for the results of the integrity check.
 #[derive(Clone)]
 pub struct IntegrityListener(pub Arc<dyn Fn(&IntegrityEvent) + Send + Sync>);
 
@@ -111,46 +111,45 @@ impl fmt::Debug for IntegrityListener {
 /// Which level to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LevelPolicy {
-    /// The best that works; where none does, commands are refused.
+    /// The best one that works; if none does, commands are refused.
     #[default]
     Best,
-    /// This one and no other.
+    /// Only this one.
     Exactly(SandboxLevel),
-    /// The operator says that the machine or container is the sandbox.
+    /// The operator declares that the machine or container is the sandbox.
     External,
-    /// The best that works, and none at all where none does: a person at a terminal accepted that.
+    /// The best one that works, or none: the user accepted that at a terminal.
     BestOrNone,
 }
 
 /// Whether commands may use the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NetworkPolicy {
-    /// They may not.
+    /// No network.
     #[default]
     Off,
-    /// They may reach what a proxy lets them reach. It needs a network of their own, which L2 and L3 have; at L1 the
-    /// network is off.
+    /// Commands reach what the proxy allows. It needs a network namespace (L2, L3); at L1 the network is off.
     Allowlist,
-    /// They may.
+    /// Full network access.
     On,
 }
 
-/// Which local (Unix) sockets commands may connect to while the network is off. At L1 they may connect to none.
+/// Which Unix sockets commands may connect to while the network is off. At L1: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnixSockets {
-    /// Those that the same command made.
+    /// Sockets that the same command created.
     #[default]
     Own,
-    /// Every socket whose file they see, also those of programs outside.
+    /// Every socket whose file is visible, also those of programs outside.
     Any,
 }
 
-/// A socket of this machine where a proxy listens.
+/// A Unix socket where a proxy listens.
 #[derive(Clone)]
 pub struct ProxySocket {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What makes it listen, kept for as long as the sandbox.
+    /// Keeps the proxy alive as long as the sandbox.
     pub guard: Arc<dyn Any + Send + Sync>,
 }
 

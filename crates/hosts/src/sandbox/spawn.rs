@@ -1,4 +1,4 @@
-//! Putting a command behind the walls.
+//! Starts a command in the sandbox.
 
 use std::{
     ffi::OsString,
@@ -45,18 +45,18 @@ use crate::{
     },
 };
 
-/// The longest script that can be handed to a shell at once.
+/// The maximum length of a script that is passed as an argument.
 const MAX_SCRIPT_BYTES: usize = 120 << 10;
 
-/// The most that git may answer to the integrity check.
+/// The maximum output of git for the integrity check.
 const LONGEST_GIT_OUTPUT: usize = 64 << 20;
 
-/// Where commands find the proxy, in a network of their own.
+/// The proxy port in the command's network namespace.
 const PROXY_PORT: u16 = 18_080;
 
-/// Runs commands behind the best walls that this machine has.
+/// Runs commands in the best sandbox level that works on this machine.
 ///
-/// Nothing is tried before the first command or question, so that making one costs nothing. Cheap to clone.
+/// It probes nothing before the first command or query, so creating one is cheap. Cheap to clone.
 #[derive(Clone)]
 pub struct Sandbox {
     inner: Arc<SandboxInner>,
@@ -69,14 +69,14 @@ struct SandboxInner {
     path_rules: Arc<PathRuleIndex>,
 }
 
-/// What trying found out.
+/// The result of the probes.
 struct SandboxProbe {
     report: SandboxReport,
     view: FilesystemView,
     helper: PathBuf,
     bwrap: Option<PathBuf>,
     bwrap_variant: BwrapVariant,
-    /// Whether a control group holds the memory of all commands.
+    /// Whether a cgroup limits the memory of all commands.
     memory_group: bool,
     private: Option<PrivateTempDir>,
     /// File rules that commands share.
@@ -84,7 +84,7 @@ struct SandboxProbe {
 }
 
 impl Sandbox {
-    /// A sandbox with these settings. Says at once when a setting cannot be enforced.
+    /// Creates a sandbox with these settings. Fails if a setting cannot be enforced.
     pub fn new(settings: SandboxConfig) -> Result<Self> {
         protect::check(&settings.protected)?;
         protect::check(&settings.protected_anywhere)?;
@@ -100,23 +100,23 @@ impl Sandbox {
         })
     }
 
-    /// The same, and the levels are tried now.
+    /// Like `new`, and probes the levels now.
     pub fn probe(settings: SandboxConfig) -> Result<Self> {
         let sandbox = Self::new(settings)?;
         sandbox.report();
         Ok(sandbox)
     }
 
-    /// What was tried, and what works. Tries the levels if that has not been done yet, by running a program in each.
+    /// The results of the probes. Probes the levels if needed, by running a program in each.
     pub fn report(&self) -> &SandboxReport {
         &self.inner.probe().report
     }
 
-    /// Does the integrity check that a killed engine could not do after its last command on these roots, and removes
-    /// placeholders that earlier versions left there. Says what was found, for the user.
+    /// Does the integrity check that a killed process missed, and removes placeholders of earlier versions. Returns
+    /// messages for the user.
     ///
-    /// To be called when a session starts, before anything in the roots is obeyed. Without it, the first command does the
-    /// same, and its reply says what was found.
+    /// Call it when a session starts, before anything in the roots is used. Otherwise the first command does it and
+    /// its reply contains the messages.
     pub async fn recover(&self, roots: &[PathBuf]) -> Vec<String> {
         let roots: Vec<PathBuf> = roots.iter().filter_map(|root| fs::canonicalize(root).ok()).collect();
         let wanted = self.inner.settings.level;
@@ -142,7 +142,7 @@ impl SandboxInner {
         })
     }
 
-    /// Records what is there before a command.
+    /// Records the state before a command.
     async fn begin_check(self: &Arc<Self>, command: &ProcessSpec) -> Check {
         let level = self.probe().report.level.unwrap_or(SandboxLevel::None);
         let setting = LaunchContext::of(self, self.probe(), level, command);
@@ -151,7 +151,7 @@ impl SandboxInner {
         self.integrity().begin(&writable, level >= SandboxLevel::Rules, self.git()).await
     }
 
-    /// Runs git in the sandbox, without network, in a repository that it may only read.
+    /// Runs git in the sandbox, without network and with a read-only repository.
     fn git(self: &Arc<Self>) -> Git {
         let inner = self.clone();
         Arc::new(move |top, args, input| {
@@ -188,7 +188,7 @@ impl SandboxInner {
         })
     }
 
-    /// `git` are the mounts that keep git folders as they are.
+    /// `git` contains the mounts that protect git directories.
     fn launch(&self, command: &ProcessSpec, git: Mounts) -> Result<Launch> {
         let found = self.probe();
         let Some(level) = found.report.level else { return Err(found.unavailable_error()) };
@@ -206,7 +206,7 @@ impl SandboxInner {
         let mounts = if level >= SandboxLevel::Nested {
             let writable = setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
             let SandboxConfig { protected, protected_at_home, .. } = &self.settings;
-            // The integrity check knows the git folders.
+            // The integrity check knows the git directories.
             let names: Vec<String> = protected.iter().filter(|name| !name.starts_with(".git/")).cloned().collect();
             let mut mounts = protect::mounts(writable, &names, protected_at_home, &found.view.home);
             mounts.pinned.extend(git.pinned);
@@ -272,7 +272,7 @@ impl Spawn for Sandbox {
             let tried = tokio::task::spawn_blocking(move || _ = inner.probe()).await;
             tried.map_err(|error| Error::Internal(error.into()))?;
         }
-        // Before the mounts are chosen: it removes what earlier versions left.
+        // Before the mounts are chosen, because it removes placeholders.
         let check = self.inner.begin_check(command).await;
         let mut launch = self.inner.launch(command, check.mounts())?;
         let level = launch.level;
@@ -312,7 +312,7 @@ fn argv(command: &ProcessSpec) -> Result<Vec<String>> {
     Ok(argv)
 }
 
-/// Where the command starts: a folder that is, links and all, beneath a root.
+/// The working directory: must be beneath a root after resolving links.
 fn start_dir(command: &ProcessSpec) -> Result<PathBuf> {
     if command.cwd.is_in_vault() {
         return Err(Error::denied(format!(
@@ -341,27 +341,27 @@ fn start_dir(command: &ProcessSpec) -> Result<PathBuf> {
     if inside { Ok(real) } else { Err(Error::file(&command.cwd, FileErrorKind::Outside)) }
 }
 
-/// The virtual names of roots, for a command to use as the file tools do. A name that the machine has is not taken over.
+/// The virtual names of roots, for use in commands. Existing names of the machine are not replaced.
 fn virtual_names<'a>(roots: impl Iterator<Item = &'a SafePath>) -> Vec<(PathBuf, PathBuf)> {
     let named = roots.map(|root| (PathBuf::from(root.display_relative(Path::new(""))), root.root().dir.clone()));
     named.filter(|(name, dir)| name.parent() == Some(Path::new("/")) && name != dir && !name.exists()).collect()
 }
 
-/// Everything about one command that follows from level and settings.
+/// The launch parameters that follow from level and settings.
 struct LaunchContext<'a> {
     level: SandboxLevel,
     settings: &'a SandboxConfig,
     found: &'a SandboxProbe,
     network: NetworkPolicy,
-    /// Folders and whether they may be written, the outermost first.
+    /// Directories and whether they may be written, the outermost first.
     roots: Vec<(PathBuf, bool)>,
-    /// Other names of roots, as the model knows them: `/shared`.
+    /// Virtual names of roots, such as `/shared`.
     names: Vec<(PathBuf, PathBuf)>,
-    /// The folders of the vault, which the command must not see.
+    /// The directories of the vault, which the command must not see.
     vault: Vec<PathBuf>,
-    /// Helve's own folders and files, which the command must not see.
+    /// Helve's own directories and files, which the command must not see.
     private: Vec<PathBuf>,
-    /// Which places in folders that the command sees are hidden, with those of path rules.
+    /// Hidden places in visible directories, including those of path rules.
     hidden: Vec<PathBuf>,
 }
 
@@ -382,7 +382,7 @@ impl<'a> LaunchContext<'a> {
             .chain(settings.further_folders().filter(|(dir, _)| !is_private(dir)))
             .collect();
         roots.sort();
-        // Of one folder with two rights the later one, which is the writable one, holds.
+        // If a directory occurs twice, the later, writable entry wins.
         roots.dedup_by(|later, kept| {
             later.0 == kept.0 && {
                 kept.1 |= later.1;
@@ -404,7 +404,7 @@ impl<'a> LaunchContext<'a> {
         setting
     }
 
-    /// The folders that the command sees.
+    /// The directories that the command sees.
     fn seen(&self) -> Vec<PathBuf> {
         let system = view::SYSTEM_DIRS.iter().map(PathBuf::from);
         system
@@ -413,7 +413,7 @@ impl<'a> LaunchContext<'a> {
             .collect()
     }
 
-    /// The places to hide in folders that the command sees.
+    /// The places to hide in directories that the command sees.
     fn covered(&self) -> Vec<PathBuf> {
         let seen = self.seen();
         let mut places = hidden::secrets_of(&self.found.view.homes, &seen);
@@ -421,13 +421,13 @@ impl<'a> LaunchContext<'a> {
         hidden::covered(places, &seen)
     }
 
-    /// All places that no command sees, for words about a refusal: also those that are not there.
+    /// All hidden places, existing or not, for messages about denials.
     fn unseen(&self) -> Vec<PathBuf> {
         let secrets = hidden::HOME_SECRETS.iter().map(|name| self.found.view.home.join(name));
         secrets.chain(self.private.iter().chain(&self.settings.private).chain(&self.hidden).cloned()).collect()
     }
 
-    /// The folders that L1 grants entry by entry, because a hidden place lies in them.
+    /// The directories that L1 grants entry by entry, because a hidden place lies in them.
     fn partial_roots(&self) -> Vec<PathBuf> {
         if self.level != SandboxLevel::Rules {
             return Vec::new();
@@ -437,7 +437,7 @@ impl<'a> LaunchContext<'a> {
         above.map(Path::to_owned).chain(hidden::folders_above(&self.hidden, &self.roots)).collect()
     }
 
-    /// Removes the protected places that are hidden anyway, and pins the folders above hidden places.
+    /// Removes protected paths that are hidden anyway, and pins the directories above hidden places.
     fn leave_out_hidden(&self, mounts: &mut Mounts) {
         let seen = self.seen();
         for list in [&mut mounts.pinned, &mut mounts.read_only] {
@@ -451,7 +451,7 @@ impl<'a> LaunchContext<'a> {
         mounts.pinned.sort();
     }
 
-    /// Refuses a command where nothing keeps it out of the vault: without a sandbox. An empty vault has nothing to keep.
+    /// Refuses a command if nothing hides the vault (no sandbox). An empty vault is fine.
     fn refuse_open_vault(&self, command: &ProcessSpec) -> Result<()> {
         let has_files = |dir: &PathBuf| fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
         if self.level >= SandboxLevel::Rules || !self.vault.iter().any(has_files) {
@@ -513,7 +513,7 @@ impl<'a> LaunchContext<'a> {
                 grants.extend(roots);
                 grants.extend(["/tmp", "/dev"].map(|dir| (PathBuf::from(dir), PathGrant::Write)));
                 grants.push((self.found.view.home.clone(), PathGrant::Write));
-                // Without a `/proc` of its own, only Landlock keeps it out of the engine's memory.
+                // Without a separate `/proc`, only Landlock protects Helve's memory.
                 let required = self.level == SandboxLevel::Nested;
                 let rules = LandlockRules { grants, required, by: RulesetBuilder::Stage };
                 let is_open = self.network == NetworkPolicy::On || self.settings.unix_sockets == UnixSockets::Any;
@@ -523,8 +523,8 @@ impl<'a> LaunchContext<'a> {
         }
     }
 
-    /// The inner walls, and the file rules where they need not be made by the stage: nothing is mounted, so that names
-    /// mean the same inside.
+    /// The inner sandbox, and the Landlock ruleset if Helve can create it: without mounts, paths mean the same
+    /// inside.
     fn restrictions_and_ruleset(&self) -> (Option<Restrictions>, Option<Arc<OwnedFd>>) {
         let mut walls = self.restrictions();
         let shared = walls.as_mut().filter(|_| self.level == SandboxLevel::Rules);
@@ -544,7 +544,7 @@ impl<'a> LaunchContext<'a> {
         }
     }
 
-    /// Git's file in a home that is new inside. A home that is really the user's is left as it is.
+    /// The git config in a new home directory. The user's real home is left unchanged.
     fn home_file(&self) -> Option<(PathBuf, String)> {
         let home = match self.level {
             SandboxLevel::None | SandboxLevel::External => return None,
@@ -559,7 +559,7 @@ impl<'a> LaunchContext<'a> {
     fn environment(&self, command: &ProcessSpec) -> Vec<(String, String)> {
         let view = &self.found.view;
         let temporary = self.temporary();
-        // Where nothing is mounted, a home of its own is the only one it can write to.
+        // Without mounts, a private home is the only writable one.
         let home = if self.level == SandboxLevel::Rules { &temporary } else { &view.home };
         let mut env =
             environment::build(self.settings, home, &temporary, &view.path, command.terminal.is_some(), &command.env);
@@ -585,15 +585,15 @@ impl<'a> LaunchContext<'a> {
     }
 }
 
-/// Where a command at L1 may change modes, owners, times and attributes: where it may write, but for devices.
+/// Where a command at L1 may change modes, owners, times and attributes: writable directories, except devices.
 fn attribute_roots(grants: &[(PathBuf, PathGrant)]) -> Vec<PathBuf> {
     let is_device = |place: &Path| view::DEVICES.iter().any(|device| place == Path::new(device));
     let written = grants.iter().filter(|(place, grant)| *grant == PathGrant::Write && !is_device(place));
     written.map(|(place, _)| place.clone()).collect()
 }
 
-/// The levels to try, best first. Root is the owner of the system's files, which L1 can confine but not hide; so L1 is
-/// taken for root only where somebody asked for it, or where the alternative is no sandbox.
+/// The levels to probe, best first. Root owns the system's files, which L1 cannot hide, so L1 is used for root only
+/// on request or if there is no alternative.
 fn candidates(wanted: LevelPolicy, is_root: bool) -> &'static [SandboxLevel] {
     match wanted {
         LevelPolicy::Best if is_root => &[SandboxLevel::Full, SandboxLevel::Nested],
@@ -614,11 +614,11 @@ const L1_AS_ROOT: &str = "not chosen automatically for root; run Helve as anothe
 /// The first version of Landlock that confines signals, in Linux 6.12.
 const LANDLOCK_WITH_SIGNALS: i64 = 6;
 
-/// A program that builds the outer walls of a level, or the stage where there are none.
+/// The program that builds the outer sandbox, or the init helper if there is none.
 struct OuterCommand {
     program: PathBuf,
     args: Vec<OsString>,
-    /// What the walls are made of.
+    /// The fingerprints of the mounted paths.
     places: Vec<FileFingerprint>,
 }
 
@@ -687,7 +687,7 @@ impl SandboxProbe {
         found
     }
 
-    /// Runs `true` at a level, in the best way that works.
+    /// Runs `true` at a level, with the best variant that works.
     fn try_level(&mut self, settings: &SandboxConfig, level: SandboxLevel) -> Result<(), String> {
         if matches!(level, SandboxLevel::None | SandboxLevel::External) {
             return Ok(());
@@ -710,7 +710,7 @@ impl SandboxProbe {
     }
 
     fn run_true(&self, settings: &SandboxConfig, level: SandboxLevel) -> Result<(), String> {
-        // The proxy is not needed to see whether the walls stand.
+        // The probe does not need the proxy.
         let network = if settings.network == NetworkPolicy::Allowlist { NetworkPolicy::Off } else { settings.network };
         let setting = LaunchContext {
             level,
@@ -723,7 +723,7 @@ impl SandboxProbe {
             private: Vec::new(),
             hidden: Vec::new(),
         };
-        // One mount, to see whether it can be made.
+        // One mount, to test whether it works.
         let mounts = Mounts { pinned: Vec::new(), read_only: vec!["/tmp".into()] };
         let outer = self.outer_command(&setting, &mounts);
         supervise::run_probe(Launch {
@@ -763,12 +763,12 @@ impl SandboxProbe {
         })
     }
 
-    /// How much data each process may have, where no group limits the memory of all.
+    /// The data limit of each process, if no cgroup limits the memory.
     fn data_limit(&self, limits: &ResourceLimits, level: SandboxLevel) -> Option<u64> {
         limits.memory_of_all.filter(|_| level >= SandboxLevel::Rules && !self.memory_group)
     }
 
-    /// What to start so that the stage runs behind the outer walls of a level.
+    /// The command line that runs the init helper inside the outer sandbox.
     fn outer_command(&self, setting: &LaunchContext<'_>, mounts: &Mounts) -> OuterCommand {
         match &self.bwrap {
             Some(program) if setting.level >= SandboxLevel::Nested => {
@@ -796,13 +796,13 @@ impl SandboxProbe {
         }
     }
 
-    /// What is left to the stage of the outer walls of a level.
+    /// The mounts that the init helper makes.
     fn late_mounts(&self, level: SandboxLevel, mounts: &Mounts) -> Option<LateMounts> {
         let BwrapVariant { late_mounts: by_stage, no_new_namespaces: sealed } = self.bwrap_variant;
         (by_stage && level >= SandboxLevel::Nested).then(|| LateMounts { mounts: mounts.clone(), sealed })
     }
 
-    /// Why no command is run, and what a person can do about it.
+    /// The error when no command can run, and what to do about it.
     fn unavailable_error(&self) -> Error {
         let tried: Vec<_> = self
             .report
@@ -831,10 +831,10 @@ fn notes(settings: &SandboxConfig) -> Vec<String> {
     [network.to_owned()].into_iter().chain(memory).collect()
 }
 
-/// How the names of private folders begin.
+/// How the names of private directories begin.
 const PRIVATE_DIR_PREFIX: &str = "helve-private-";
 
-/// A folder of our own beneath the system's temporary one, removed at the end. The lock tells that somebody uses it.
+/// A private directory beneath the system's temporary one, removed when dropped. Its lock marks it as in use.
 struct PrivateTempDir {
     dir: PathBuf,
     _lock: File,
@@ -853,7 +853,7 @@ impl PrivateTempDir {
         Ok(Self { dir, _lock: lock })
     }
 
-    /// Removes folders of engines that were killed: this user's own only, and none that is in use.
+    /// Removes unused directories of killed processes of this user.
     fn sweep(base: &Path) {
         for entry in fs::read_dir(base).into_iter().flatten().flatten() {
             let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PRIVATE_DIR_PREFIX));
@@ -870,7 +870,7 @@ impl PrivateTempDir {
     }
 }
 
-/// A new folder may be between its making and its lock.
+/// A new directory may not be locked yet.
 fn is_old(about: &fs::Metadata) -> bool {
     about.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > Duration::from_secs(60)))
 }

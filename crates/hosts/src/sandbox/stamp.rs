@@ -1,4 +1,4 @@
-//! What tells two states of a file or folder apart without reading it.
+//! Detects changes of a file or directory without reading it.
 
 use std::{
     fs,
@@ -8,21 +8,22 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The kernel's clock for files advances in steps. A change within this time of another one may carry the same time.
+/// The kernel's file clock advances in steps. Two changes within this time may have the same timestamp.
 const CLOCK_STEP: i128 = 40_000_000;
 /// The same, on file systems that keep whole seconds.
 const COARSE_CLOCK_STEP: i128 = 2_500_000_000;
 
-/// Identity and last change of a file or folder. A program can set the time of modification but not the time of change.
+/// Identity and last change of a file or directory. A program can set the time of modification but not the time of
+/// change.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Stamp {
     dev: u64,
     ino: u64,
-    /// When it was made, where that is known: numbers of files are used again.
+    /// The creation time, if known: inode numbers are reused.
     born: u64,
     size: u64,
     changed: (i64, i64),
-    /// Whether it was taken so soon after a change that a later change may not show.
+    /// Whether it was taken so soon after a change that a later change may be invisible.
     recent: bool,
 }
 
@@ -43,8 +44,7 @@ impl Stamp {
         !self.recent && self.is_same_state(later)
     }
 
-    /// Whether both are the same state of one file, as far as can be told. A file's own name cannot have changed then, but
-    /// that of a folder above it can.
+    /// Whether both are the same state of one file. Its name cannot have changed, but that of a parent directory can.
     pub(super) fn is_same_state(&self, other: &Self) -> bool {
         self.is_same_file(other) && (self.size, self.changed) == (other.size, other.changed)
     }

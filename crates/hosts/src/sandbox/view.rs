@@ -1,4 +1,4 @@
-//! What of this machine's files a command sees: the system and its tools, never the secrets of the user.
+//! The files that a command sees: the system and its tools, but no secrets of the user.
 
 use std::{
     env, fs,
@@ -13,11 +13,11 @@ use super::{
 };
 use crate::supervise::PathGrant;
 
-/// Folders of the system that are read by everything.
+/// Directories of the system that are read by everything.
 pub(super) const SYSTEM_DIRS: [&str; 11] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu"];
 
-/// Beneath `/etc`, and only of interest where the engine is root: others cannot read them anyway.
+/// Beneath `/etc`; relevant only for root, because other users cannot read them.
 const SYSTEM_SECRETS: [&str; 18] = [
     "shadow",
     "shadow-",
@@ -39,7 +39,7 @@ const SYSTEM_SECRETS: [&str; 18] = [
     "docker",
 ];
 
-/// Homes of tools beneath the user's home, and which of their folders a command needs.
+/// Tool directories beneath the user's home, with the subdirectories that a command needs.
 const TOOL_HOMES: [(&str, &[&str]); 18] = [
     (".cargo", &["bin", "registry", "git"]),
     (".rustup", &[""]),
@@ -61,11 +61,11 @@ const TOOL_HOMES: [(&str, &[&str]); 18] = [
     ("anaconda3", &[""]),
 ];
 
-/// Files of devices that a command may use where it has no `/dev` of its own.
+/// Device files that a command may use without a private `/dev`.
 pub(super) const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/fd"];
 
-/// What was found on this machine. Looked up once.
+/// Facts about this machine, looked up once.
 #[derive(Clone, Debug)]
 pub(super) struct FilesystemView {
     /// The user's home.
@@ -74,13 +74,13 @@ pub(super) struct FilesystemView {
     pub(super) homes: Vec<PathBuf>,
     /// Where programs are looked for.
     pub(super) path: Vec<PathBuf>,
-    /// Folders of tools outside of the system's.
+    /// Directories of tools outside of the system's.
     pub(super) tools: Vec<PathBuf>,
     /// Secrets of the system that must be hidden.
     pub(super) hidden: Vec<PathBuf>,
     /// What git is told of the user.
     pub(super) git_config: Option<String>,
-    /// What may be read where no mount hides anything: the system without its secrets.
+    /// The readable paths without mounts: the system without its secrets.
     pub(super) system: Vec<(PathBuf, PathGrant)>,
 }
 
@@ -94,8 +94,8 @@ impl FilesystemView {
         };
         let mut path: Vec<PathBuf> = Vec::new();
         for dir in wanted.into_iter().chain(SYSTEM_PATH.iter().map(PathBuf::from)) {
-            // A relative entry is a program of the workspace under a system's name.
-            // One that cannot be read would turn "not found" into "permission denied".
+            // A relative entry would run programs of the workspace. An unreadable one would turn "not found" into
+            // "permission denied".
             if dir.is_absolute() && dir != home && dir.is_dir() && !path.contains(&dir) {
                 path.push(dir);
             }
@@ -127,7 +127,7 @@ impl FilesystemView {
         grants
     }
 
-    /// A folder's entries one by one, but for the secrets; the rules of the kernel know no exceptions.
+    /// Grants a directory's entries one by one, except secrets; Landlock has no exceptions.
     fn grant_except_secrets(&self, dir: &Path, grants: &mut Vec<(PathBuf, PathGrant)>) {
         grants.push((dir.to_owned(), PathGrant::List));
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -152,7 +152,7 @@ pub(super) fn home(settings: &SandboxConfig) -> PathBuf {
     fs::canonicalize(&home).unwrap_or(home)
 }
 
-/// The homes of root and of people, by the machine's list of users. `HOME` may name another folder than the list.
+/// The homes of root and of people, by the machine's list of users. `HOME` may name another directory than the list.
 fn homes(own: &Path) -> Vec<PathBuf> {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let listed = users.lines().filter_map(|line| {
@@ -167,14 +167,14 @@ fn homes(own: &Path) -> Vec<PathBuf> {
     homes
 }
 
-/// What must be hidden from a program that sees these folders: Helve's own places, and the keys and tokens of users.
+/// What must be hidden from a program that sees these directories: Helve's private files, and users' keys and tokens.
 pub(crate) fn hidden_places(private: &[PathBuf], seen: &[PathBuf]) -> Vec<PathBuf> {
     let homes = homes(&home(&SandboxConfig::default()));
     let own = private.iter().filter_map(|place| fs::canonicalize(place).ok());
     covered(secrets_of(&homes, seen).into_iter().chain(own).collect(), seen)
 }
 
-/// Folders that programs on the path need, where they are not the system's.
+/// Directories that programs on the path need, where they are not the system's.
 fn tool_dirs(path: &[PathBuf], home: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut add = |dir: PathBuf| {
@@ -204,11 +204,11 @@ fn is_system(dir: &Path) -> bool {
     SYSTEM_DIRS.iter().any(|system| dir.starts_with(system))
 }
 
-/// How many programs of one folder are looked at for where they really are.
+/// The maximum number of programs per directory whose links are resolved.
 const MAX_PROGRAMS: usize = 2000;
 
-/// What the programs of a folder on the path need besides: the environment of Python that it belongs to and the one that
-/// was made from, the folder that a toolchain was unpacked to, and the same of the places where its links lead.
+/// The directories that programs on the path need: their Python environment and its base, the unpacked toolchain, and
+/// the same for the targets of links.
 fn related_dirs(dir: &Path, home: &Path) -> Vec<PathBuf> {
     let mut folders = toolchain_dirs(dir, home);
     for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(MAX_PROGRAMS) {
@@ -226,7 +226,7 @@ fn related_dirs(dir: &Path, home: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The folders that belong to a folder of programs.
+/// The directories that belong to a directory of programs.
 fn toolchain_dirs(dir: &Path, home: &Path) -> Vec<PathBuf> {
     let Some(prefix) = dir.parent().filter(|it| may_show(it, home)) else { return Vec::new() };
     if let Ok(text) = fs::read_to_string(prefix.join("pyvenv.cfg")) {
@@ -239,14 +239,14 @@ fn toolchain_dirs(dir: &Path, home: &Path) -> Vec<PathBuf> {
     if dir.file_name().is_none_or(|name| name != "bin") {
         return Vec::new();
     }
-    // Go's own folder has this shape.
+    // Go's own directory has this shape.
     if prefix.join("VERSION").is_file() && prefix.join("pkg").is_dir() {
         return vec![prefix.to_owned()];
     }
     ["lib", "lib64", "libexec", "include"].map(|name| prefix.join(name)).into_iter().filter(|it| it.is_dir()).collect()
 }
 
-/// Whether a folder may be shown whole: it is not the root, holds no home and none of its secrets, and is none of them.
+/// Whether a directory may be shown completely: it is not the root, contains no home, and is or contains no secret.
 fn may_show(dir: &Path, home: &Path) -> bool {
     let homes = ["/", "/home", "/root", "/var", "/tmp", "/run", "/srv", "/mnt", "/media"];
     let secret = |name: &&str| {

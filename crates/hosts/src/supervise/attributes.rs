@@ -1,9 +1,9 @@
-//! Changes of file attributes that the supervisor makes for a command: what was asked, which file it is, and whether that
-//! file lies beneath a folder that the command may write.
+//! Attribute changes that the supervisor makes for a command: decodes the call, finds the file and checks that it is
+//! beneath a writable directory.
 //!
-//! The arguments are copied from the memory of the command once; a check and the change use the same copy. The file is
-//! found as the command would find it. Then its name is read back from the kernel and opened again beneath the folder,
-//! with no links followed, and the change is made by that descriptor. A file that is somewhere else is refused.
+//! The arguments are copied once from the command's memory; the check and the change use that copy. The file is
+//! resolved as the command would. Then its name is read back from the kernel and opened beneath the directory without
+//! following links, and the change uses that descriptor. Other files are refused.
 
 use std::{
     ffi::CString,
@@ -30,15 +30,15 @@ const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 256;
 /// The longest value of an extended attribute.
 const MAX_VALUE: u64 = 64 << 10;
-/// Memory is read in pieces that end where a page ends: the next one may not be there.
+/// Memory is read up to page boundaries: the next page may not exist.
 const PAGE: u64 = 4096;
 /// How often a file is looked for again when it was renamed meanwhile.
 const MAX_TRIES: usize = 8;
 
-/// The folders beneath which a command may change attributes, and single files.
+/// The directories beneath which a command may change attributes, and single files.
 pub(super) struct Roots(pub(super) Vec<OwnedFd>);
 
-/// One call, with copies of all that its arguments point to.
+/// One call, with copies of everything its arguments point to.
 pub(super) struct Request {
     thread: u32,
     target: Target,
@@ -62,14 +62,14 @@ enum Change {
 impl Request {
     /// Reads the arguments of a call.
     pub(super) fn read(call: &Notification) -> Result<Self, Errno> {
-        // What cannot be looked into cannot be judged.
+        // What cannot be read cannot be checked.
         let memory = Memory(File::open(format!("/proc/{}/mem", call.thread)).map_err(|_| Errno::PERM)?);
         let (target, change) = decode(call.number, call.arguments, &memory)?;
         Ok(Self { thread: call.thread, target, change })
     }
 
-    /// Makes the change, if the file lies beneath a root and the caller still waits. As long as it waits, its number in
-    /// `/proc` is not given to another thread.
+    /// Makes the change if the file is beneath a root and the caller still waits. While it waits, its pid in `/proc`
+    /// is not reused.
     pub(super) fn perform(self, roots: &Roots, is_waiting: impl Fn() -> bool) -> Result<(), Errno> {
         for _ in 0..MAX_TRIES {
             let found = self.find()?;
@@ -83,7 +83,7 @@ impl Request {
         Err(Errno::PERM)
     }
 
-    /// The file as the caller would find it, by a descriptor that can neither be read nor written.
+    /// Resolves the file as the caller would, as an `O_PATH` descriptor.
     fn find(&self) -> Result<OwnedFd, Errno> {
         let (dir, path, flags) = match &self.target {
             Target::Descriptor(number) if *number < 0 => return Err(Errno::BADF),
@@ -93,7 +93,7 @@ impl Request {
         if path.is_empty() {
             return if flags.contains(AtFlags::EMPTY_PATH) { self.descriptor(dir) } else { Err(Errno::NOENT) };
         }
-        // `/proc/self` is the supervisor here. The caller's descriptors are looked up in the caller.
+        // `/proc/self` is the supervisor here. The caller's descriptors are resolved in the caller.
         let (dir, path) = match self.through_descriptor(path) {
             Some((number, [])) if flags.contains(AtFlags::SYMLINK_NOFOLLOW) => {
                 self.descriptor(number)?;
@@ -106,7 +106,7 @@ impl Request {
         };
         let last = if flags.contains(AtFlags::SYMLINK_NOFOLLOW) { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = OFlags::PATH | OFlags::CLOEXEC | last;
-        // The kernel says the same of links in `/proc` that lead anywhere as of links that lead to themselves.
+        // The kernel returns the same error for magic links in `/proc` as for link loops.
         openat2(dir, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
             .map_err(|error| if error == Errno::LOOP { Errno::PERM } else { error })
     }
@@ -152,7 +152,7 @@ fn next_part<'a>(path: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl Roots {
-    /// A descriptor of the same file that was reached beneath a root; nothing where the file moved while it was looked for.
+    /// Reopens the same file beneath a root; `None` if the file moved meanwhile.
     fn confine(&self, file: OwnedFd) -> Result<Option<OwnedFd>, Errno> {
         let name = name_of(&file)?;
         let about = fstat(&file)?;
@@ -168,7 +168,7 @@ impl Roots {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
             let again = match openat2(root, inside, flags, Mode::empty(), resolve) {
                 Ok(again) => again,
-                // A file without any name is not a file of somebody else, and nothing of it outlives its users.
+                // A deleted file has no other user, and changes to it do not persist.
                 Err(_) if about.st_nlink == 0 && name.ends_with(b" (deleted)") => return Ok(Some(file)),
                 Err(_) => return Ok(None),
             };
@@ -180,7 +180,7 @@ impl Roots {
     }
 }
 
-/// The rest of a path beneath a folder; nothing for the folder itself.
+/// The rest of a path beneath a directory; nothing for the directory itself.
 fn beneath<'a>(path: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(folder)?;
     match rest.split_first() {
@@ -191,12 +191,12 @@ fn beneath<'a>(path: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The name of this process for one of its descriptors. The kernel's calls follow it to the file and no further.
+/// The `/proc` path of a descriptor. System calls follow it to exactly that file.
 fn link(file: impl AsFd) -> String {
     format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }
 
-/// Where a file is, by the kernel's own word.
+/// The path of a file according to the kernel.
 fn name_of(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
     readlinkat(CWD, link(file), Vec::new()).map(CString::into_bytes)
 }

@@ -1,4 +1,4 @@
-//! Control groups, where this user may make them: the only limit that also holds root.
+//! Cgroups, if this user may create them: the only limit that also applies to root.
 
 use std::{
     fs, io,
@@ -11,7 +11,7 @@ use std::{
 
 use super::plan::ResourceLimits;
 
-/// What all commands that are born into one group may have.
+/// The limits of all commands in one cgroup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct CgroupLimits {
     /// Processes of each of them.
@@ -20,10 +20,10 @@ pub(super) struct CgroupLimits {
     pub(super) memory: Option<u64>,
 }
 
-/// The groups that all commands of this engine with the same limits are born into.
+/// The cgroups that all commands with the same limits start in.
 ///
-/// Moving a process into a group makes every processor wait for the others, which takes longer than starting it. So the
-/// thread that starts commands goes there once, and its children need not. Only groups of version 1 take single threads.
+/// Moving a process into a cgroup synchronises all CPUs and takes longer than starting it. So the thread that starts
+/// commands joins once, and its children inherit it. Only cgroups v1 accept single threads.
 pub(super) struct SharedCgroup {
     shares: CgroupLimits,
     dirs: Vec<PathBuf>,
@@ -34,12 +34,12 @@ impl SharedCgroup {
     /// How many commands may reach their limit at once.
     const PIDS_MULTIPLIER: u64 = 4;
 
-    /// Brings the calling thread into the groups for these limits, if it is not there already.
+    /// Moves the calling thread into the cgroups for these limits, if needed.
     pub(super) fn enter(now: &mut Option<Self>, shares: CgroupLimits) {
         if now.as_ref().is_some_and(|nursery| nursery.shares == shares) {
             return;
         }
-        // The ones before go when their last command has ended; until then they cannot.
+        // The previous cgroups can be removed only after their last command has ended.
         let next = now.insert(Self { shares, dirs: Vec::new(), memory: None });
         let processes = shares.processes.saturating_mul(Self::PIDS_MULTIPLIER);
         next.dirs.extend(Self::join("pids", shares.processes, "pids.max", processes));
@@ -71,7 +71,7 @@ impl Drop for SharedCgroup {
     }
 }
 
-/// How often something in a group was killed because the group's memory was used up.
+/// How often the OOM killer acted in a cgroup.
 pub(super) fn oom_kill_count(dir: &Path) -> u64 {
     let texts =
         ["memory.events", "memory.oom_control"].iter().filter_map(|file| fs::read_to_string(dir.join(file)).ok());
@@ -84,7 +84,7 @@ pub(crate) fn can_limit_memory() -> bool {
     v1_path("memory").is_some_and(|dir| rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok())
 }
 
-/// Three quarters of the memory that this machine has, or of what this process may have of it.
+/// Three quarters of the machine's memory, or of this process's limit.
 pub(crate) fn default_memory_limit() -> Option<u64> {
     let about = rustix::system::sysinfo();
     let machine = about.totalram.saturating_mul(about.mem_unit.into());
@@ -101,13 +101,13 @@ pub(crate) fn can_limit() -> bool {
     v1_path("pids").is_some_and(|dir| rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok())
 }
 
-/// Removes groups of engines that are gone.
+/// Removes cgroups of processes that no longer exist.
 fn remove_stale(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let engine = name.to_str().and_then(|name| name.strip_prefix("helve-")?.split_once('-')).map(|(pid, _)| pid);
         if engine.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-            // Refused while anything is in it.
+            // The kernel refuses while it is in use.
             _ = fs::remove_dir(entry.path());
         }
     }
@@ -126,7 +126,7 @@ impl Cgroup {
         getrandom::fill(&mut name).ok()?;
         let name = format!("helve-{}-{:016x}", std::process::id(), u64::from_ne_bytes(name));
         let mut group = Self { dirs: Vec::new() };
-        // The stage and the outer sandbox count too.
+        // The init helper and bubblewrap count too.
         let processes = (limits.processes + 3).to_string();
         group.add("pids", &name, &[("pids.max", &processes)]);
         if let Some(memory) = limits.memory.map(|bytes| bytes.to_string()) {
@@ -174,9 +174,9 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for dir in &self.dirs {
-            // Only a group of the new kind has this file; it ends even what outran the walk.
+            // Only cgroups v2 have this file; it also kills processes that fork fast.
             _ = fs::write(dir.join("cgroup.kill"), "1");
-            // The last of the dead may take a moment to leave.
+            // Dead processes may take a moment to leave.
             for _ in 0..50 {
                 match fs::remove_dir(dir) {
                     Err(error) if error.raw_os_error() == Some(libc::EBUSY) => thread::sleep(Duration::from_millis(2)),

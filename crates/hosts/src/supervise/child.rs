@@ -1,4 +1,4 @@
-//! Between fork and exec: the inner walls go up around the command, one after the other.
+//! Between fork and exec: applies the inner sandbox to the command, step by step.
 
 use std::{
     fs::{self, File},
@@ -47,8 +47,8 @@ impl PassedFds {
     }
 }
 
-/// Becomes the command. Returns only when that failed, with the reason. `supervisor` leads to whoever answers the
-/// notifications of the filter.
+/// Executes the command. Returns only on failure, with the reason. `supervisor` connects to the thread that answers
+/// seccomp notifications.
 pub(super) fn exec(
     plan: &SandboxPlan,
     sent: PassedFds,
@@ -92,8 +92,8 @@ fn prepare(
     filter_calls(walls, supervisor)
 }
 
-/// Loads the filter of system calls. Where the kernel gives no listener for notifications (there can be one only, and an outer
-/// sandbox may have it), the calls that need one are refused.
+/// Loads the seccomp filter. If the kernel provides no listener (only one can exist, and an outer sandbox may own
+/// it), the calls that need one are refused.
 fn filter_calls(walls: &Restrictions, supervisor: Option<&OwnedFd>) -> Result<(), String> {
     let is_shared = walls.attribute_roots.is_some();
     let supervised = if is_shared { Attributes::Supervisor } else { Attributes::Kernel };
@@ -107,7 +107,7 @@ fn filter_calls(walls: &Restrictions, supervisor: Option<&OwnedFd>) -> Result<()
     sys::load_filter(&seccomp::filter(sockets, attributes)).map_err(context("cannot load the filter of system calls"))
 }
 
-/// Nothing that is open here is open in the command, but what its shell needs to say where it ends.
+/// Closes all inherited files in the command, except the pipe for its working directory.
 fn close_files(tell: Option<&CwdReporter>) -> Result<(), String> {
     sys::close_on_exec().map_err(context("cannot close files"))?;
     tell.map_or(Ok(()), CwdReporter::install).map_err(context("cannot open the way back for the folder"))
@@ -124,7 +124,7 @@ fn connect(plan: &SandboxPlan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>
         sys::dup_to(terminal, 1).map_err(&failed)?;
         sys::dup_to(terminal, 2).map_err(&failed)?;
     } else if plan.merged {
-        // The same open pipe for both, so that the reader gets every write in its order.
+        // Both use the same pipe, so that the reader gets writes in order.
         sys::dup_to(&io::stdout(), 2).map_err(&failed)?;
     }
     let nothing = File::open("/dev/null").map_err(&failed)?.into();
@@ -138,7 +138,7 @@ fn connect(plan: &SandboxPlan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>
 
 fn limit(plan: &SandboxPlan) -> Result<(), String> {
     let (limits, tree) = (&plan.limits, plan.tree);
-    // Without a namespace the kernel counts everything the user runs, so a tight limit would hit the wrong ones.
+    // Without a PID namespace the kernel counts all processes of the user, so a tight limit would affect others.
     let processes = if tree == TreeTracking::Namespace { limits.processes } else { limits.processes.max(4096) };
     for (resource, most) in [
         (Resource::Core, 0),
@@ -154,18 +154,18 @@ fn limit(plan: &SandboxPlan) -> Result<(), String> {
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
             .map_err(context("cannot set limits"))?;
     }
-    // When the machine itself runs out of memory, commands go first. Where `/proc` cannot be written, they do not.
+    // If the machine runs out of memory, commands are killed first. Not possible if `/proc` is read-only.
     _ = fs::write("/proc/self/oom_score_adj", "800");
     Ok(())
 }
 
-/// A root without namespaces is root on the machine; without capabilities it is only the owner of many files.
+/// Without namespaces, root is root on the machine; without capabilities it only owns many files.
 pub(super) fn drop_capabilities() -> Result<(), String> {
     let failed = context("cannot drop capabilities");
     let have = rustix::thread::capabilities(None).map_err(&failed)?;
     if have.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().iter() {
-            // A kernel that does not know one refuses it, which is as good.
+            // A kernel that does not know the capability refuses; that is fine.
             _ = remove_capability_from_bounding_set(capability);
         }
         let bits = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;

@@ -1,7 +1,7 @@
-//! Which folder a shell ends in: told by the shell itself, over a pipe that its output does not pass through.
+//! Reports the final working directory of a shell over a separate pipe.
 //!
-//! Bash reads the file that `BASH_ENV` names before a script, so that the script stays as it is, and so do the lines and
-//! numbers in its complaints. A script with an EXIT trap of its own says nothing.
+//! Bash reads the file in `BASH_ENV` before a script, so the script and its line numbers stay unchanged. A script
+//! with its own EXIT trap reports nothing.
 
 use std::{
     fs::File,
@@ -18,9 +18,9 @@ use super::{plan::SandboxPlan, sys};
 
 /// Where the shell finds what it reads first.
 const SETUP_FD: i32 = 120;
-/// Where it says the folder.
+/// Where it says the directory.
 const REPORT_FD: i32 = 121;
-/// What it reads first. A folder that was removed is known by the name it had.
+/// The trap script. A removed directory is reported by its former name.
 const TRAP_SCRIPT: &str = "unset BASH_ENV; exec 120<&-\n\
     trap '{ builtin pwd -P || builtin printf \"%s\\n\" \"$PWD\"; } 2>/dev/null >&121' EXIT\n";
 /// The longest name that is taken.
@@ -43,7 +43,7 @@ impl CwdReporter {
     }
 }
 
-/// The shell's ends and the stage's, where the plan wants to know.
+/// The shell's ends and the init helper's, where the plan wants to know.
 pub(super) fn pipes(plan: &SandboxPlan) -> io::Result<(Option<CwdReporter>, Option<OwnedFd>)> {
     let own = plan.env.iter().any(|(name, _)| name == CwdReporter::ENV_VAR.0);
     if !plan.tell_dir || own {
@@ -51,7 +51,7 @@ pub(super) fn pipes(plan: &SandboxPlan) -> io::Result<(Option<CwdReporter>, Opti
     }
     let mut setup = File::from(memfd_create("setup", MemfdFlags::CLOEXEC)?);
     setup.write_all(TRAP_SCRIPT.as_bytes())?;
-    // Neither end may wait: a program can fill the pipe, or keep it open for ever.
+    // Neither end may block: a program can fill the pipe or keep it open.
     let (told, answer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     Ok((Some(CwdReporter { setup: setup.into(), answer }), Some(told)))
 }
@@ -59,7 +59,7 @@ pub(super) fn pipes(plan: &SandboxPlan) -> io::Result<(Option<CwdReporter>, Opti
 /// What the shell said, or nothing.
 pub(super) fn read(told: OwnedFd) -> Vec<u8> {
     let mut text = Vec::new();
-    // It ends with an error where somebody still holds the pipe; what came before is there.
+    // It fails if a process still holds the pipe; the bytes before that are valid.
     _ = File::from(told).take(MAX_PATH_BYTES).read_to_end(&mut text);
     if text.pop() == Some(b'\n') && text.starts_with(b"/") { text } else { Vec::new() }
 }

@@ -1,8 +1,8 @@
-//! The last of the outer walls, raised by the stage itself: which places are read-only depends on what is in the workspace
-//! when a command is run, and the walls may have been built before.
+//! The final mounts of the outer sandbox, made by the init helper: the read-only paths depend on the workspace when a
+//! command starts, and the sandbox may be prepared earlier.
 //!
-//! For that the outer sandbox leaves the stage some power over its own namespaces, and nothing outside of them. It is given
-//! up here, before anything else runs.
+//! For this the outer sandbox leaves the helper capabilities in its own namespaces. The helper drops them here,
+//! before anything else runs.
 
 use std::{fs::File, io::Write as _, os::fd::OwnedFd, path::Path};
 
@@ -13,13 +13,13 @@ use rustix::{
 
 use super::{child::drop_capabilities, plan::LateMounts, sys};
 
-/// What the outer sandbox must leave to the stage: mounting, limiting namespaces, and giving all of it up.
+/// The capabilities that the outer sandbox must leave: mounting, limiting namespaces, and dropping capabilities.
 pub(crate) const REQUIRED_CAPABILITIES: [&str; 3] = ["CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SETPCAP"];
 
 /// The number of user namespaces that may be made inside of this one. The kernel finds the caller's own behind the name.
 const MAX_USER_NAMESPACES: &str = "sys/user/max_user_namespaces";
 
-/// Raises what is left of the walls and gives up the power to change them. `proc` is a folder that is `/proc`.
+/// Makes the final mounts and drops the capabilities. `proc` is a handle of `/proc`.
 pub(super) fn apply(last: &LateMounts, proc: &OwnedFd) -> Result<(), String> {
     for dir in &last.mounts.pinned {
         bind(dir)?;
@@ -39,8 +39,8 @@ pub(super) fn apply(last: &LateMounts, proc: &OwnedFd) -> Result<(), String> {
     drop_capabilities()
 }
 
-/// Mounts a place over itself; false where it is gone. The integrity check after another command may have moved it away,
-/// and would do so again.
+/// Bind-mounts a path over itself; returns false if it is gone. The integrity check of another command may have moved
+/// it.
 fn bind(place: &Path) -> Result<bool, String> {
     match mount_bind_recursive(place, place) {
         Ok(()) => Ok(true),

@@ -1,5 +1,5 @@
-//! The way from a command's own loopback to a proxy outside: the stage listens in the command's network, and carries
-//! what comes to a socket that was mounted for it. Nothing is decided here.
+//! Forwards a port of the command's loopback to the proxy outside: the init helper listens in the command's network
+//! namespace and relays to a mounted socket. It makes no decisions.
 
 use std::{
     io,
@@ -21,21 +21,21 @@ const MAX_CONNECTIONS: usize = 128;
 /// Each connection has two threads, and they need little.
 const THREAD_STACK_BYTES: usize = 128 << 10;
 
-/// A place in the command's network where something listens, and nobody answers yet.
+/// A bound port that does not accept connections yet.
 pub(super) struct ProxyForwarder {
     listener: TcpListener,
     socket: PathBuf,
 }
 
 impl ProxyForwarder {
-    /// Listens, so that a command that connects at once is not refused.
+    /// Binds early, so that the command's first connection is not refused.
     pub(super) fn bind(forward: &ProxyForward) -> Result<Self, String> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, forward.port))
             .map_err(|error| format!("cannot listen for what goes to the proxy: {error}"))?;
         Ok(Self { listener, socket: forward.socket.clone() })
     }
 
-    /// Answers from now on, until the stage ends. The stage forks no more once it has threads.
+    /// Accepts connections until the init helper exits. The helper must not fork after this.
     pub(super) fn start(self) -> io::Result<()> {
         spawn(move || {
             let open = Arc::new(AtomicUsize::new(0));
@@ -43,20 +43,20 @@ impl ProxyForwarder {
                 match self.listener.accept() {
                     Ok((tcp, _)) if open.load(Ordering::Relaxed) < MAX_CONNECTIONS => self.relay(tcp, &open),
                     Ok(_) => {}
-                    // No more files can be opened just now: others will be closed.
+                    // File descriptors are exhausted: wait until others close.
                     Err(_) => thread::sleep(Duration::from_millis(20)),
                 }
             }
         })
     }
 
-    /// Two threads carry one connection; it counts until both have ended.
+    /// Relays one connection with two threads; it counts until both have ended.
     fn relay(&self, tcp: TcpStream, open: &Arc<AtomicUsize>) {
         let Ok(unix) = UnixStream::connect(&self.socket) else { return };
         let (Ok(tcp_too), Ok(unix_too)) = (tcp.try_clone(), unix.try_clone()) else { return };
         let place = Arc::new(ConnectionSlot::acquire(open));
         let other = place.clone();
-        // A thread that cannot be started drops its ends, and the connection with them.
+        // If a thread cannot start, its ends are dropped and the connection closes.
         let out = spawn(move || {
             _ = io::copy(&mut &tcp, &mut &unix);
             _ = unix.shutdown(Shutdown::Write);

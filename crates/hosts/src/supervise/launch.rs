@@ -1,4 +1,4 @@
-//! Starting a command: a stage is started or was at hand, the plan is sent to it, and it says when the command runs.
+//! Starts a command: takes or starts an init helper, sends it the plan and waits until the command runs.
 
 use std::{
     any::Any,
@@ -37,16 +37,16 @@ use super::{
 };
 use crate::sandbox::Check;
 
-/// What is let go when the process is gone, such as a control group.
+/// Resources to release when the process is gone, such as a cgroup.
 pub(crate) type CleanupGuards = Vec<Box<dyn Any + Send>>;
 
-/// The same, shared by all who may be the last to need it: whoever lets go first does it for all.
+/// Shared cleanup: the first owner to release it releases it for all.
 #[derive(Clone, Default)]
 pub(super) struct SharedCleanup(Arc<Mutex<CleanupGuards>>);
 
 impl SharedCleanup {
     pub(super) fn release(&self) {
-        // Under the lock: who comes second finds it done, and not about to be.
+        // Under the lock, so that a second caller finds it finished.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
@@ -57,38 +57,33 @@ impl From<CleanupGuards> for SharedCleanup {
     }
 }
 
-/// How long the walls may take to go up.
+/// The timeout for starting the sandbox.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A stage to start.
+/// The parameters of a start.
 pub(crate) struct Launch {
-    /// The outer sandbox, or the stage itself.
+    /// Bubblewrap, or the init helper.
     pub(crate) program: PathBuf,
-    /// Its arguments, up to and without the stage's own.
+    /// Its arguments, without those of the init helper.
     pub(crate) args: Vec<OsString>,
-    /// The places that its walls are made of.
+    /// The fingerprints of the mounted paths.
     pub(crate) mounted_paths: Vec<FileFingerprint>,
-    /// What the stage is to do.
     pub(crate) plan: SandboxPlan,
-    /// The kernel's file rules, where the engine has made them.
+    /// The Landlock ruleset, if Helve created it.
     pub(crate) rules: Option<Arc<OwnedFd>>,
-    /// What the command reads.
     pub(crate) input: StdinSource,
-    /// The terminal it gets.
     pub(crate) terminal: Option<TerminalSize>,
-    /// The walls around it.
     pub(crate) level: SandboxLevel,
-    /// Whether the walls keep it from the network.
     pub(crate) network_off: bool,
-    /// Places that it may not change, for words about a refusal.
+    /// Read-only paths, for messages about denials.
     pub(crate) protected: Vec<PathBuf>,
-    /// Virtual names of roots and the folders behind them.
+    /// Virtual names of roots and the directories behind them.
     pub(crate) names: Vec<(PathBuf, PathBuf)>,
-    /// Folders of the vault, which it does not see.
+    /// Directories of the vault, which it does not see.
     pub(crate) vault: Vec<PathBuf>,
     /// Further places that it does not see.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Folders in which it may create nothing, because a hidden place lies in them.
+    /// Directories in which it may create nothing, because a hidden place lies in them.
     pub(crate) partial: Vec<PathBuf>,
     /// Roots that it may only read.
     pub(crate) read_only: Vec<PathBuf>,
@@ -96,11 +91,11 @@ pub(crate) struct Launch {
     pub(crate) check: Option<Check>,
     /// The control group it goes into.
     pub(crate) cgroup: Option<Arc<Cgroup>>,
-    /// Let go when it is gone.
+    /// Released when the process is gone.
     pub(crate) cleanup: CleanupGuards,
 }
 
-/// Where a command's stage comes from. Its kind is known where one like it can be kept at hand.
+/// Where a command's init helper comes from. The spec is set if a spare one can be kept.
 enum HelperSource {
     /// It is to be started.
     Spawn(Command, Option<HelperSpec>),
@@ -109,15 +104,15 @@ enum HelperSource {
 }
 
 impl Launch {
-    /// What the command may have, where it is to be held to that.
+    /// The cgroup limits, if any apply.
     fn cgroup_limits(&self) -> Option<CgroupLimits> {
         let limits = &self.plan.limits;
         (self.level >= SandboxLevel::Rules)
             .then_some(CgroupLimits { processes: limits.processes, memory: limits.memory_of_all })
     }
 
-    /// A stage for it, and the ways there. Where outer walls are built by another program, all of them, they are built around
-    /// one command; else any stage behind the same walls will do.
+    /// Takes or starts an init helper with its pipes. If bubblewrap builds all mounts, the sandbox belongs to one
+    /// command; otherwise any helper with the same mounts works.
     fn acquire_helper(&self, warden: &SpawnerThread) -> io::Result<(HelperPipes, HelperSource)> {
         let kind = (self.plan.tree == TreeTracking::Walk || self.plan.last.is_some()).then(|| HelperSpec {
             program: self.program.clone(),
@@ -135,7 +130,7 @@ impl Launch {
     }
 }
 
-/// The engine's ends of everything that leads to a stage.
+/// The engine's ends of everything that leads to an init helper.
 pub(super) struct HelperPipes {
     pub(super) control: UnixStream,
     pub(super) out: OwnedFd,
@@ -154,7 +149,7 @@ pub(crate) async fn launch(mut launch: Launch) -> Result<SupervisedProcess> {
     let (mut wires, stage) = launch.acquire_helper(warden).map_err(spawn_error)?;
     let mut files = prepare_fds(&mut launch, &mut wires).map_err(spawn_error)?;
     if launch.cgroup.is_none() {
-        // Nothing is to be done between the stage's first word and the plan, so that nobody need wait for the word.
+        // The plan is sent without waiting for the ready message.
         send(&wires.control, &files).map_err(spawn_error)?;
         files.clear();
     }
@@ -191,7 +186,7 @@ pub(crate) async fn launch(mut launch: Launch) -> Result<SupervisedProcess> {
     Ok(running)
 }
 
-/// Waits until the stage is there, sends the plan if that has not been done, and waits until the command runs.
+/// Waits for the init helper, sends the plan if needed, and waits until the command runs.
 async fn start_command(running: &mut SupervisedProcess, files: &[OwnedFd]) -> Result<()> {
     if let Ok(MSG_READY) = running.control.read_u8().await
         && !files.is_empty()
@@ -211,7 +206,7 @@ async fn start_command(running: &mut SupervisedProcess, files: &[OwnedFd]) -> Re
     }
 }
 
-/// Runs a plan to its end on this thread: for trying a level out. What went wrong is in the answer.
+/// Runs a plan to its end on this thread, to probe a level. The error contains what failed.
 pub(crate) fn run_probe(mut launch: Launch) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let (mut wires, command) = create_pipes(&launch.program, &launch.args).map_err(text)?;
@@ -234,7 +229,7 @@ pub(crate) fn run_probe(mut launch: Launch) -> Result<(), String> {
         _ = wires.control.read_to_end(&mut answer);
     }
     let trouble = match answer.split_first() {
-        // Started, ended, status 0, nothing left behind, no folder.
+        // Started, ended, status 0, nothing left behind, no directory.
         Some((&MSG_STARTED, [_, 0, 0, 0, 0, 0, 0, 0])) => return Ok(()),
         Some((&MSG_FAILED, rest)) => String::from_utf8_lossy(rest.get(4..).unwrap_or_default()).into_owned(),
         _ => {

@@ -1,7 +1,7 @@
-//! Programs that are behind no walls, and yet end with the engine, however that ends.
+//! Programs outside the sandbox that still end with this process, however it ends.
 //!
-//! The leash is this binary under another first argument. It runs the program as its child, with the same standard files,
-//! and watches the engine. When the engine is gone it kills the program with all that came from it.
+//! The kill-on-exit wrapper is this binary with another first argument. It runs the program as its child with the
+//! same standard files and watches the parent. When the parent is gone, it kills the program and its descendants.
 
 use std::{
     env,
@@ -24,22 +24,22 @@ use super::{
     sys::{self, Forked},
 };
 
-/// The first argument that turns the binary into the leash. The engine's process id and the program follow.
+/// The first argument that selects the kill-on-exit wrapper. The parent's pid and the program follow.
 pub(super) const KILL_ON_EXIT_ARG: &str = "--helve-leash";
 
-/// Whether `main` of this binary knows the argument.
+/// Whether `main` of this binary handles the argument.
 pub(super) static HELPER_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
-/// A program and its arguments, put so that it ends with this process, however that ends.
+/// Wraps a program and its arguments so that it ends with this process.
 ///
-/// Both stay as they are where the program is not found, so that starting it says so itself, and in a binary whose `main`
-/// does not begin with [`run_helper_if_requested`](crate::run_helper_if_requested).
+/// Both stay unchanged if the program is not found, so that starting it reports the error, and in a binary whose
+/// `main` does not call [`run_helper_if_requested`](crate::run_helper_if_requested).
 #[must_use]
 pub fn kill_on_exit(program: &str, args: &[String], dir: &Path) -> (String, Vec<String>) {
     if !HELPER_AVAILABLE.load(Ordering::Relaxed) || !is_found(program, dir) {
         return (program.to_owned(), args.to_vec());
     }
-    // This name leads to the running binary even when its file has been replaced.
+    // This path leads to the running binary even after its file was replaced.
     let own = [KILL_ON_EXIT_ARG.to_owned(), std::process::id().to_string(), program.to_owned()];
     ("/proc/self/exe".to_owned(), own.into_iter().chain(args.iter().cloned()).collect())
 }
@@ -61,11 +61,11 @@ pub(super) fn run_wrapped(mut args: impl Iterator<Item = OsString>) -> io::Resul
     command.args(args);
     sys::close_inherited()?;
     let watched = pidfd_open(engine, PidfdFlags::empty())?;
-    // An id that was given to somebody else meanwhile is not the engine.
+    // Checks that the pid was not reused by another process.
     if getppid() != Some(engine) {
         return Ok(125);
     }
-    // A signal for the whole group is the program's to heed; the leash ends when the program does.
+    // The program handles signals for the whole group; the wrapper exits after it.
     let signals = sys::signalfd(&[libc::SIGCHLD])?;
     set_child_subreaper(Some(getpid()))?;
     match sys::fork()? {
@@ -77,7 +77,7 @@ pub(super) fn run_wrapped(mut args: impl Iterator<Item = OsString>) -> io::Resul
             sys::exit_now(127)
         }
         Forked::Parent(main) => {
-            // What the program writes ends when the program ends, not when the leash does.
+            // Closes the wrapper's copies, so that the output ends with the program.
             let null = File::options().read(true).write(true).open("/dev/null")?;
             (0..3).try_for_each(|at| sys::dup_to(&null, at))?;
             let (status, _) = TreeWatcher::new(main, TreeTracking::Walk, watched, signals).run()?;

@@ -1,4 +1,4 @@
-//! Telling whether a place is still the one that it was.
+//! Detects whether a path still names the same file.
 
 use std::{
     fs,
@@ -7,13 +7,13 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Which file or folder a name leads to. What the kernel was told of it holds for that one, whatever the name leads to later.
+/// The identity of the file at a path. Mounts and rules hold for that file, whatever the path names later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileFingerprint(Option<(u64, u64, u128)>);
 
 impl FileFingerprint {
-    /// What a name leads to now. Numbers of files are used again; when they were born tells such files apart. Where that is
-    /// not known, any change of it makes it another one.
+    /// The current identity. Inode numbers are reused; the creation time distinguishes such files. Without it, any
+    /// change counts as another file.
     pub(crate) fn of(place: &Path) -> Self {
         Self(fs::metadata(place).ok().map(|about| {
             let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();

@@ -1,8 +1,8 @@
-//! Running programs so that nothing of them is ever left: one small process between the engine and each command.
+//! Process supervision: one small process between Helve and each command, so that nothing of a command survives it.
 //!
-//! The engine starts the *stage*: the same binary, under another first argument, inside the walls that a sandbox built.
-//! The stage puts up the inner walls, runs the command as its child, reaps what that leaves behind, and ends with it.
-//! One socket joins the two. When it closes, for whatever reason, the stage kills everything.
+//! Helve starts the *init helper* (called stage in the code): the same binary with another first argument, inside the
+//! outer sandbox. The helper applies the inner sandbox, runs the command as its child, reaps its descendants and
+//! exits with it. One socket connects the two. When it closes, the helper kills everything.
 
 mod attributes;
 mod cgroup;

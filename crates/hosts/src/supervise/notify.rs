@@ -1,9 +1,8 @@
-//! The supervisor's side of seccomp notifications: receives the calls that change attributes of files or make connections,
-//! and answers them.
+//! Answers seccomp notifications: system calls that change file attributes or connect sockets.
 //!
 //! A command without namespaces (L1) can name every file of its user, and Landlock has no rule for `chmod`, `chown`,
-//! `utime` and `setxattr`. So the filter hands these calls to the stage, which makes them itself beneath the folders that
-//! the command may write. No call is ever let through to the kernel: what the stage checked could change before that.
+//! `utime` and `setxattr`. The filter sends these calls to the init helper, which makes them beneath writable
+//! directories. No call continues in the kernel: the arguments could change after the check.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -34,7 +33,7 @@ use super::{
 /// A thread that connects needs little.
 const CONNECT_STACK: usize = 256 << 10;
 
-/// The way from the command, which makes the listener, to the supervisor, which uses it.
+/// The channel from the command, which creates the listener, to the supervisor.
 pub(super) fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
@@ -49,7 +48,7 @@ pub(super) fn send_listener(channel: &OwnedFd, listener: &OwnedFd) -> io::Result
     Ok(())
 }
 
-/// The listener that was sent; nothing where there is none. It does not wait.
+/// Receives the listener without waiting; `None` if there is none.
 pub(super) fn receive_listener(channel: &OwnedFd) -> Option<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut buffer = RecvAncillaryBuffer::new(&mut space);
@@ -68,23 +67,23 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// A place that cannot be opened, or whose name has become a link, is not among those that may be changed.
+    /// A path that cannot be opened or has become a link is excluded.
     pub(super) fn new(listener: OwnedFd, roots: &[PathBuf]) -> Self {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |place| openat2(CWD, place, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok();
-        // Threads are looked up in `/proc` by their number, which must be about the same processes.
+        // Threads are looked up in `/proc` by pid, so `/proc` must show this PID namespace.
         let roots = if shows_this_namespace() { roots.iter().filter_map(open).collect() } else { Vec::new() };
         Self { listener, roots: Roots(roots) }
     }
 
-    /// Answers until the command has ended. Where this thread ends early, the kernel refuses the calls.
+    /// Answers until the command has ended. If this thread ends early, the kernel refuses the calls.
     pub(super) fn start(self) -> io::Result<()> {
         thread::Builder::new().name("helve-notifier".into()).spawn(move || self.serve())?;
         Ok(())
     }
 
     fn serve(&self) {
-        // The command has no capabilities either, and must not borrow those of its supervisor.
+        // The command has no capabilities and must not use those of its supervisor.
         if drop_capabilities().is_err() {
             return;
         }
@@ -110,7 +109,7 @@ impl Notifier {
         sys::answer_notification(&self.listener, notification.id, error);
     }
 
-    /// Makes a connection, by a thread of its own: one that is not accepted yet must not hold up the others.
+    /// Connects on a separate thread: a pending connection must not delay others.
     fn connect(&self, notification: Notification) {
         let id = notification.id;
         let spawned = self.listener.try_clone().and_then(|listener| {

@@ -1,7 +1,7 @@
-//! Which binary becomes the stage: a small one that lies beside this one, or this one.
+//! Selects the binary of the init helper: the small one beside this binary, or this binary.
 //!
-//! The kernel maps and the loader relocates the whole binary for every command, and the product's is large. Both are made
-//! from the same sources; a binary made from others refuses to be the stage.
+//! The kernel maps and the loader relocates the whole binary for every command, and `helve` is large. Both are built
+//! from the same sources; another build refuses to be the helper.
 
 use std::{
     env,
@@ -15,7 +15,7 @@ use std::{
 /// The name of the small binary.
 const HELPER_NAME: &str = "helve-stage";
 
-/// All that decides what the stage does with a plan.
+/// The sources that define the helper's behaviour.
 const HELPER_SOURCES: [&[u8]; 14] = [
     include_bytes!("attributes.rs"),
     include_bytes!("child.rs"),
@@ -33,7 +33,7 @@ const HELPER_SOURCES: [&[u8]; 14] = [
     include_bytes!("unix_connect.rs"),
 ];
 
-/// A number for these sources. It tells versions apart; it is no seal, and need not be one.
+/// A hash of these sources. It distinguishes versions and is no security measure.
 const HELPER_BUILD_ID: u64 = {
     let (mut sum, mut file) = (0xCBF2_9CE4_8422_2325_u64, 0);
     while file < HELPER_SOURCES.len() {
@@ -47,20 +47,20 @@ const HELPER_BUILD_ID: u64 = {
     sum
 };
 
-/// Which edition of the stage is in this binary. Engine and stage must have the same.
+/// The build id of the init helper in this binary. Both sides must have the same.
 #[must_use]
 pub fn helper_build_id() -> String {
     format!("{}-{HELPER_BUILD_ID:016x}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The binary that becomes the stage.
+/// The binary that becomes the init helper.
 pub(crate) fn helper_program() -> PathBuf {
     let own = original_path(env::current_exe().unwrap_or_default());
     sibling_helper(&own).unwrap_or(own)
 }
 
-/// Where this binary lay, when another was put in its place since: a file that is gone cannot be shown to a sandbox, and the
-/// kernel only marks its name. What lies there now is the stage if it is of the same edition, and refuses otherwise.
+/// The original path of this binary if its file was replaced since: a deleted file cannot be mounted. The file there
+/// now is the helper if it has the same build id, and refuses otherwise.
 fn original_path(own: PathBuf) -> PathBuf {
     match own.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
         Some(before) if !own.exists() => OsStr::from_bytes(before).into(),
@@ -68,7 +68,7 @@ fn original_path(own: PathBuf) -> PathBuf {
     }
 }
 
-/// The small binary beside this one, where it is as safe from others as this one is, and of the same edition.
+/// The small binary beside this one, if it is equally protected and has the same build id.
 fn sibling_helper(own: &Path) -> Option<PathBuf> {
     let program = fs::canonicalize(own).ok()?.with_file_name(HELPER_NAME);
     let (ours, its) = (fs::metadata(own).ok()?, fs::symlink_metadata(&program).ok()?);

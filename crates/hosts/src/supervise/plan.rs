@@ -1,26 +1,26 @@
-//! What the engine tells the stage, and what the stage answers.
+//! The protocol between Helve and the init helper.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The first argument that turns the binary into the stage. The edition of the stage follows.
+/// The first argument that turns the binary into the init helper. The edition of the init helper follows.
 pub(crate) const HELPER_ARG: &str = "--helve-inner-stage";
 
-/// The stage's first word: it is there, and has started nothing.
+/// The helper is ready and has started nothing.
 pub(super) const MSG_READY: u8 = 0;
-/// The stage's answer when the command runs.
+/// The command runs.
 pub(super) const MSG_STARTED: u8 = b'S';
-/// The stage's answer when it could not be started; a length (4 bytes) and text follow.
+/// The command could not be started; a length (4 bytes) and text follow.
 pub(super) const MSG_FAILED: u8 = b'F';
-/// The stage's last word: the wait status (4 bytes), whether something was left behind (1 byte), and the folder that the
-/// shell ended in (a length of 2 bytes, and its name) follow.
+/// The command has ended. The wait status (4 bytes), a flag for leftover processes (1 byte) and the shell's final
+/// directory (2 bytes of length, and the path) follow.
 pub(super) const MSG_EXITED: u8 = b'X';
 
-/// The most files that travel together: the plan, `/proc`, what is read, a terminal, file rules.
+/// The maximum number of file descriptors per message: the plan, `/proc`, the input, a terminal, the ruleset.
 pub(super) const MAX_FDS: usize = 5;
 
-/// All that the stage needs to know. Travels in a sealed file without a name, never in the environment.
+/// Everything the init helper needs. It is sent in a sealed memfd, never in the environment.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SandboxPlan {
     pub(crate) argv: Vec<String>,
@@ -33,30 +33,30 @@ pub(crate) struct SandboxPlan {
     pub(crate) tree: TreeTracking,
     pub(crate) walls: Option<Restrictions>,
     pub(crate) limits: ResourceLimits,
-    /// A file for the command's own home, made if there is none.
+    /// A file for the command's home directory, created if missing.
     pub(crate) home_file: Option<(PathBuf, String)>,
     /// The way to a proxy, where the command may reach some hosts.
     pub(crate) forward: Option<ProxyForward>,
-    /// Bytes of data of each process, where nothing else limits their memory.
+    /// The data limit of each process, if nothing else limits memory.
     pub(crate) data: Option<u64>,
-    /// Have the shell say which folder it ends in.
+    /// Have the shell say which directory it ends in.
     pub(crate) tell_dir: bool,
-    /// What is left to do of the outer walls, where the stage can do it. Nothing where they stand.
+    /// The mounts that the init helper makes, if it can.
     pub(crate) last: Option<LateMounts>,
 }
 
-/// The last of the outer walls. A file that leads to `/proc` travels with it.
+/// The final mounts of the outer sandbox. A handle of `/proc` is sent with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LateMounts {
     pub(crate) mounts: Mounts,
-    /// Whether no user namespace may be made inside. Where `/proc` cannot be written, only the filter of calls forbids it.
+    /// Whether user namespaces are forbidden inside. If `/proc` is read-only, only the seccomp filter forbids them.
     pub(crate) sealed: bool,
 }
 
 /// Where mounts go to protect places in the workspace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Mounts {
-    /// Folders above protected places: mounted over themselves, so that they cannot be renamed out of the way.
+    /// Directories above protected paths: mounted over themselves, so that they cannot be renamed.
     pub(crate) pinned: Vec<PathBuf>,
     /// What is read-only.
     pub(crate) read_only: Vec<PathBuf>,
@@ -81,22 +81,22 @@ pub(crate) enum PlanStdin {
     Terminal,
 }
 
-/// How the stage finds everything that the command started.
+/// How the init helper finds the command's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum TreeTracking {
-    /// The stage is the first process of a PID namespace: all others are the command's.
+    /// The helper is the first process of a PID namespace: all others are the command's.
     Namespace,
-    /// The stage adopts orphans, and walks `/proc`.
+    /// The helper adopts orphans and scans `/proc`.
     Walk,
 }
 
-/// The inner walls.
+/// The inner sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Restrictions {
     pub(crate) rules: LandlockRules,
     pub(crate) sockets: SocketPolicy,
-    /// Folders and files in which the command may change modes, owners, times and extended attributes. `None` where mounts
-    /// confine such changes; without mounts the supervisor makes them, because Landlock has no rule for them.
+    /// Paths where the command may change modes, owners, times and extended attributes. `None` if mounts confine such
+    /// changes; otherwise the supervisor makes them, because Landlock has no rule.
     pub(crate) attribute_roots: Option<Vec<PathBuf>>,
 }
 
@@ -110,48 +110,47 @@ impl Restrictions {
 /// Which files may be used; everything else is refused by Landlock.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LandlockRules {
-    /// Places and what may be done beneath them. A place that does not exist is passed over.
+    /// Paths and their grants. Missing paths are skipped.
     pub(crate) grants: Vec<(PathBuf, PathGrant)>,
-    /// Whether to start at all where the kernel has no Landlock.
+    /// Whether to fail if the kernel has no Landlock.
     pub(crate) required: bool,
-    /// Who makes the kernel's rules of them.
     pub(crate) by: RulesetBuilder,
 }
 
-/// Who makes the kernel's file rules.
+/// Who creates the Landlock ruleset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum RulesetBuilder {
-    /// The stage, which alone sees the places as they are inside.
+    /// The init helper, which sees the paths inside the sandbox.
     #[default]
     Stage,
-    /// The engine, which sends them with the plan: without mounts both see the same, and many commands can share them.
+    /// Helve, which sends it with the plan: without mounts both see the same paths, and commands can share it.
     Engine,
 }
 
 /// What may be done beneath a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PathGrant {
-    /// See the names, but open no file.
+    /// List names, but open no file.
     List,
-    /// Read and run.
+    /// Read and execute.
     Read,
     /// Everything.
     Write,
 }
 
-/// Which sockets may be made.
+/// Which sockets a command may create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SocketPolicy {
-    /// Local ones and IP: the network is on, or local sockets of other programs may be used.
+    /// Unix and IP: the network is on, or Unix sockets of other programs are allowed.
     Ip,
-    /// The same in a network namespace with nothing but its own loopback. The supervisor makes all connections, so that none
-    /// leads to a local socket of a program outside.
+    /// The same in a network namespace with only a loopback. The supervisor makes all connections, so that none
+    /// reaches a Unix socket of a program outside.
     Own,
-    /// The same without connections, where no supervisor can make them.
+    /// The same without `connect`, if no supervisor can make it.
     NoConnect,
-    /// Pairs only, no addresses at all: there is no namespace, and the network is off.
+    /// Only socket pairs: there is no namespace, and the network is off.
     Pairs,
-    /// IP, but no named local sockets: there is no namespace, and the network is on.
+    /// IP, but no named Unix sockets: there is no namespace, and the network is on.
     IpWithoutLocal,
 }
 
@@ -165,15 +164,15 @@ impl SocketPolicy {
 /// Limits of each command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
-    /// Processes and threads at once.
+    /// The maximum number of processes and threads.
     pub processes: u64,
-    /// Bytes of the largest file it may write.
+    /// The maximum size of a written file, in bytes.
     pub file_size: u64,
-    /// Open files of each process.
+    /// The maximum number of open files per process.
     pub open_files: u64,
-    /// Bytes of memory of the whole tree, where a control group can hold it to that.
+    /// The memory limit of the process tree in bytes, if a cgroup can enforce it.
     pub memory: Option<u64>,
-    /// Bytes of memory of all commands together, where a control group can hold them to that; elsewhere of each process.
+    /// The memory limit of all commands together in bytes, if a cgroup can enforce it; otherwise of each process.
     pub memory_of_all: Option<u64>,
 }
 

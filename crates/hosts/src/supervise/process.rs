@@ -1,4 +1,4 @@
-//! A running command, seen from the engine.
+//! The parent's handle of a running command: output, input, signals and exit.
 
 use std::{
     collections::VecDeque,
@@ -44,12 +44,12 @@ use crate::sandbox::{Check, DenialDetector};
 const READ_CHUNK_BYTES: usize = 64 << 10;
 /// The most that waits for a program to read it.
 const MAX_PENDING_INPUT: usize = 4 << 20;
-/// How long the end of a command is waited for that nobody needs any more.
+/// How long the end of an abandoned command is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After the end: how long a pipe that somebody still holds is listened to.
+/// How long a pipe that another process holds is read after the exit.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// A command and the files that lead to it. Dropping it ends the command with all that it started.
+/// A running command. Dropping it ends the command and its descendants.
 pub(crate) struct SupervisedProcess {
     pub(super) control: UnixStream,
     handle: Arc<OwnedFd>,
@@ -69,14 +69,14 @@ pub(crate) struct SupervisedProcess {
     merged: bool,
     /// To be done when all has ended.
     check: Option<Check>,
-    /// The group that holds the memory of all commands, and how often it killed before.
+    /// The cgroup with the memory of all commands, and its earlier OOM kills.
     shared: Option<(u64, Arc<Path>)>,
     out_of_memory: bool,
     end: Option<ProcessExit>,
     exit_reported: bool,
 }
 
-/// What is to be done when the stage is gone.
+/// What is to be done when the init helper is gone.
 pub(super) struct ExitCleanup {
     /// Let go of then.
     pub(super) keep: SharedCleanup,
@@ -85,8 +85,7 @@ pub(super) struct ExitCleanup {
 }
 
 impl ExitCleanup {
-    /// Lets go of everything. Where all that was started is known to have ended nobody need wait for the stage, which has
-    /// nothing left to do.
+    /// Releases everything. If all processes have ended, nothing waits for the helper to exit.
     async fn wait(self, all_ended: bool) {
         if all_ended {
             self.keep.release();
@@ -139,7 +138,7 @@ impl SupervisedProcess {
         })
     }
 
-    /// Moves the stage into its control group, before it has started anything.
+    /// Moves the init helper into its control group, before it has started anything.
     pub(super) fn join_cgroup(&mut self) -> Result<()> {
         let Some(group) = &self.cgroup else { return Ok(()) };
         group.add_process(self.handle.as_raw_fd()).map_err(|error| {
@@ -147,7 +146,7 @@ impl SupervisedProcess {
         })
     }
 
-    /// What the outer sandbox had to say when it failed.
+    /// The error output of the outer sandbox after a failed start.
     pub(super) async fn startup_stderr(&mut self) -> String {
         let mut text = Vec::new();
         let all = async {
@@ -165,7 +164,7 @@ impl SupervisedProcess {
         if text.is_empty() { "it ended without a word".to_owned() } else { text }
     }
 
-    /// Keeps text for the terminal, and the end of input after it.
+    /// Queues text for the terminal, followed by the end of input.
     pub(super) fn queue_input(&mut self, bytes: Vec<u8>) {
         if let Some(terminal) = &mut self.terminal {
             terminal.bytes.extend(bytes);
@@ -208,9 +207,9 @@ impl SupervisedProcess {
         }
     }
 
-    /// How it ended: as the stage has said, or as one that is gone.
+    /// The exit status: from the helper's message, or unknown if it is gone.
     fn exit_status(&self) -> ProcessExit {
-        // Only somebody who kills the stage from outside can keep it from its last word.
+        // Only an external kill of the helper can prevent its final message.
         let &[MSG_EXITED, a, b, c, d, left, _, _, ref dir @ ..] = &self.status_message[..] else {
             return ProcessExit {
                 code: 137,
@@ -237,7 +236,7 @@ async fn read(pipe: &mut Option<Receiver>) -> Vec<u8> {
         match open.try_read(&mut piece) {
             Ok(count) if count > 0 => {
                 piece.truncate(count);
-                // A byte at a time must not cost a page each while it waits to be taken.
+                // Single bytes must not keep a whole buffer each while they are queued.
                 piece.shrink_to_fit();
                 return piece;
             }
@@ -293,7 +292,7 @@ async fn read_terminal(terminal: &mut Option<BufferedWriter<AsyncFd<OwnedFd>>>) 
     Vec::new()
 }
 
-/// Collects the stage's last word. A stage that went without one leaves a word that is too short.
+/// Reads the helper's final message. A helper that died leaves an incomplete one.
 async fn read_status(control: &UnixStream, word: &mut Vec<u8>) {
     loop {
         _ = control.readable().await;
@@ -324,8 +323,8 @@ impl Process for SupervisedProcess {
                 return noticed;
             }
         }
-        // The stage buries all of the command before its last word. What it had to kill may be on its way out still, and a
-        // group cannot be removed while the stage is in it.
+        // The helper reaps the whole command before its final message. Killed processes may still be exiting, and a
+        // cgroup cannot be removed while the helper is in it.
         let all_ended = self.cgroup.is_none()
             && self.end.as_ref().is_some_and(|end| !end.left_behind && !self.status_message.is_empty());
         self.out_of_memory |= self.cgroup.take().is_some_and(|group| group.ran_out_of_memory());
@@ -365,7 +364,7 @@ impl Process for SupervisedProcess {
             (None, Some(input)) if !self.closing => &mut input.bytes,
             _ => return Err(Error::failed("the program's input is closed; start it with its input kept open")),
         };
-        // Waiting for the program to read could wait for ever: it may be waiting for its output to be read.
+        // Waiting for the program to read could deadlock: it may wait for its output to be read.
         if waiting.len() + bytes.len() > MAX_PENDING_INPUT {
             return Err(Error::failed("the program does not read its input; wait until it does, or end it"));
         }
@@ -402,7 +401,7 @@ impl Process for SupervisedProcess {
             _ = self.control.writable().await;
             match self.control.try_write(&[number as u8]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A stage that is gone has ended its tree already.
+                // A helper that is gone has already ended its tree.
                 _ => return Ok(()),
             }
         }
@@ -415,7 +414,7 @@ impl Process for SupervisedProcess {
 
 impl Drop for SupervisedProcess {
     fn drop(&mut self) {
-        // Without a namespace the stage must live to end the tree; it does so when its socket closes.
+        // Without a namespace the helper must live to end the tree; it does so when its socket closes.
         if self.tree == TreeTracking::Namespace && self.end.is_none() {
             _ = pidfd_send_signal(&*self.handle, RawSignal::KILL);
         }

@@ -12,8 +12,7 @@ use super::plan::PathGrant;
 /// The newest rules asked for; an older kernel enforces those it knows.
 const LANDLOCK_ABI: ABI = ABI::V6;
 
-/// Rules that let a process use these places and no others, ready to be taken on; none where the kernel has no Landlock.
-/// A place that does not exist is passed over.
+/// Creates a ruleset that allows only these paths; `None` if the kernel has no Landlock. Skips missing paths.
 pub(crate) fn build_ruleset(grants: &[(PathBuf, PathGrant)]) -> Result<Option<OwnedFd>, String> {
     let failed = |error: landlock::RulesetError| format!("cannot set up the file rules: {error}");
     let mut ruleset = Ruleset::default()

@@ -1,7 +1,7 @@
-//! The filter of system calls: what no command has business with is refused, whatever the file rules say.
+//! The seccomp filter: refuses system calls that no command needs, whatever the file rules say.
 //!
-//! It is written by hand because it must look at the architecture and at the second numbering of x86 (x32) first:
-//! a list of refusals that can be walked around by another number is none.
+//! It is hand-written because it must check the architecture and the x32 numbering first: otherwise another numbering
+//! would bypass the list.
 //!
 //! Without namespaces (L1) the filter also covers what Landlock has no rule for: attributes of files, and limits and
 //! priorities of other processes.
@@ -30,7 +30,7 @@ const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
 /// New namespaces of every kind, as flags of `clone`.
 const CLONE_NEW_FLAGS: u32 = 0x7E02_0000;
 
-/// Newer calls have the same number on every architecture; `libc` does not name all of them for every C library.
+/// Newer calls have the same number on every architecture; `libc` does not define all of them for every C library.
 const PROCESS_MADVISE: i64 = 440;
 const QUOTACTL_FD: i64 = 443;
 const PROCESS_MRELEASE: i64 = 448;
@@ -40,7 +40,7 @@ const REMOVEXATTRAT: i64 = 466;
 const OPEN_TREE_ATTR: i64 = 467;
 const FILE_SETATTR: i64 = 469;
 
-/// The newest call that was looked at. A later one may change what this filter confines.
+/// The newest reviewed call. A later one may bypass this filter.
 const NEWEST: i64 = FILE_SETATTR;
 
 /// Who answers calls that change attributes of files.
@@ -50,12 +50,12 @@ pub(super) enum Attributes {
     Kernel,
     /// The supervisor, by seccomp notification.
     Supervisor,
-    /// Nobody: they are refused, because notifications cannot be had.
+    /// Refused, because notifications are unavailable.
     Nobody,
 }
 
-/// Calls that change a mode, an owner, times, an extended attribute or a length. Landlock has no rule for them; for the last
-/// one it has a rule since Linux 6.2.
+/// Calls that change a mode, an owner, times, an extended attribute or a length. Landlock has a rule only for the
+/// last, since Linux 6.2.
 pub(super) const ATTRIBUTES: &[i64] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -87,7 +87,7 @@ pub(super) const ATTRIBUTES: &[i64] = &[
 /// Newer forms of the same, which programs do without where they are absent.
 const ABSENT_ATTRIBUTES: [i64; 3] = [SETXATTRAT, REMOVEXATTRAT, FILE_SETATTR];
 
-/// Calls whose first argument is a process. 0 is the caller; any other may be a process outside of the command.
+/// Calls whose first argument is a pid. 0 is the caller; any other may be outside the command.
 const OWN_PROCESS: [i64; 7] = [
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -168,8 +168,7 @@ const DENIED_SYSCALLS: &[i64] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// Memory, messages and semaphores of the old kind. Without a namespace of its own a command shares them with all
-/// programs of its user.
+/// System V IPC. Without an IPC namespace a command shares it with all programs of its user.
 const SYSV_IPC_SYSCALLS: &[i64] = &[
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -186,7 +185,7 @@ const SYSV_IPC_SYSCALLS: &[i64] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// So many numbers are asked for one after the other.
+/// Up to this many numbers are compared linearly.
 const LINEAR_MAX: usize = 4;
 
 /// Memory of other processes, by a descriptor. Without a PID namespace these may be anybody's.
@@ -205,7 +204,7 @@ pub(super) fn filter(sockets: SocketPolicy, attributes: Attributes) -> Vec<sock_
     if shares_machine {
         without_namespaces(&mut out, attributes);
     }
-    // Its flags are behind a pointer, where a filter cannot look. Programs fall back to `clone`.
+    // Its flags are behind a pointer, which a filter cannot read. Programs fall back to `clone`.
     when(&mut out, BPF_JEQ, libc::SYS_clone3 as u32, RET_ENOSYS);
     block(&mut out, libc::SYS_clone, |out| {
         out.push(load(argument(0)));
@@ -231,7 +230,7 @@ pub(super) fn filter(sockets: SocketPolicy, attributes: Attributes) -> Vec<sock_
     out
 }
 
-/// What only a command without namespaces needs: files and processes of others are within its reach.
+/// Rules for commands without namespaces, which can reach files and processes of others.
 fn without_namespaces(out: &mut Vec<sock_filter>, attributes: Attributes) {
     when(out, BPF_JGE, NEWEST as u32 + 1, RET_ENOSYS);
     for number in ABSENT_ATTRIBUTES {
@@ -272,8 +271,8 @@ fn ordered(numbers: &[i64]) -> Vec<u32> {
     numbers
 }
 
-/// Answers these numbers, which are in order; what is none of them goes on behind. The kernel tries every number there is
-/// when it takes on a filter, for each command anew, so that they are not asked for one after the other.
+/// Returns a result for these sorted numbers, by binary search; other numbers continue. The kernel evaluates every
+/// number when it loads a filter, so linear comparisons would be slow.
 fn choices(numbers: &[u32], then: u32) -> Vec<sock_filter> {
     let (lower, upper) = numbers.split_at(numbers.len() / 2);
     let Some(first) = upper.first().filter(|_| numbers.len() > LINEAR_MAX) else {
@@ -329,7 +328,7 @@ fn socket_rules(out: &mut Vec<sock_filter>, sockets: SocketPolicy) {
             deny_datagram_targets(out);
         }
     });
-    // A named socket of another program (docker, ssh-agent, D-Bus) is a way out that no file rule closes.
+    // A named socket of another program (docker, ssh-agent, D-Bus) is an escape that no file rule prevents.
     match sockets {
         SocketPolicy::Pairs => {
             for number in [libc::SYS_connect, libc::SYS_bind] {
@@ -342,7 +341,7 @@ fn socket_rules(out: &mut Vec<sock_filter>, sockets: SocketPolicy) {
     }
 }
 
-/// A datagram carries its address with it, past the refusal of `connect`.
+/// A datagram carries its own address, which bypasses the refusal of `connect`.
 fn deny_datagram_targets(out: &mut Vec<sock_filter>) {
     out.push(load(argument(1)));
     out.push(statement(BPF_ALU | BPF_AND | BPF_K, 0xF));

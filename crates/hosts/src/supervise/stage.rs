@@ -1,4 +1,4 @@
-//! The stage: first process inside the walls, parent of the command, and the one that turns off the lights.
+//! The init helper: first process inside the sandbox, parent of the command, and reaper of its descendants.
 
 use std::{
     ffi::OsString,
@@ -29,18 +29,18 @@ use super::{
     tree::{Reaped, reap},
 };
 
-/// How long what a command left running may take to end by itself.
+/// How long leftover processes may take to exit by themselves.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long it may take after SIGTERM.
 const TERM_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long to go on killing what does not die (a process that hangs in the kernel).
+/// How long to retry killing a process that does not die (one that hangs in the kernel).
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often to kill again what forks faster than it dies.
+/// The interval of repeated kills, for processes that fork fast.
 const KILL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Takes over when this process was started as the stage of a sandbox or as a leash, and then never returns.
+/// Runs the init helper or the kill-on-exit wrapper if this process was started as one, and then never returns.
 ///
-/// Call it first thing in `main`, before any thread exists and before arguments are read.
+/// Call it first in `main`, before any thread exists and before arguments are parsed.
 pub fn run_helper_if_requested() {
     let mut args = std::env::args_os().skip(1);
     let first = args.next();
@@ -63,7 +63,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let signals = sys::signalfd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let mut control = File::from(sys::stdio_fd(0));
-    // The engine may want to know that the stage is there before it tells it anything.
+    // Helve may wait for this before it sends the plan.
     control.write_all(&[MSG_READY])?;
     let Some((plan, mut sent)) = receive(&control)? else { return Ok(0) };
     if let Err(error) = finish_sandbox(&plan, &mut sent) {
@@ -79,7 +79,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
     if let Some((path, text)) = &plan.home_file
         && let Ok(mut file) = File::create_new(path)
     {
-        // A convenience: a command that misses it says so itself.
+        // A convenience; ignore errors.
         _ = file.write_all(text.as_bytes());
     }
     let (tell, told) = dir::pipes(&plan)?;
@@ -87,7 +87,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
         Ok(started) => started,
         Err(error) => return report_failure(&mut control, &error),
     };
-    // Threads may be made only now: nothing forks any more.
+    // Threads may start only now: nothing forks any more.
     if let Some(forwarder) = forwarder {
         forwarder.start()?;
     }
@@ -145,8 +145,8 @@ fn receive(control: &File) -> io::Result<Option<(SandboxPlan, Vec<OwnedFd>)>> {
     Ok(Some((serde_json::from_slice(&text)?, files)))
 }
 
-/// Finishes the outer walls where that is left to the stage. Inside namespaces every capability must be gone then; without
-/// them the child gives its own up.
+/// Makes the final mounts if they are left to the helper. Inside namespaces all capabilities must be dropped; without
+/// them the child drops its own.
 fn finish_sandbox(plan: &SandboxPlan, sent: &mut Vec<OwnedFd>) -> Result<(), String> {
     if plan.tree == TreeTracking::Walk {
         return Ok(());
@@ -162,7 +162,7 @@ fn finish_sandbox(plan: &SandboxPlan, sent: &mut Vec<OwnedFd>) -> Result<(), Str
     Err("the sandbox left capabilities to its inside; nothing was run".to_owned())
 }
 
-/// Runs the command as a child; its id and who answers its notifications, or why it could not be started.
+/// Runs the command as a child; returns its pid and the notifier, or why it failed.
 fn start(
     plan: &SandboxPlan,
     sent: Vec<OwnedFd>,
@@ -181,7 +181,7 @@ fn start(
         }
         Forked::Parent(pid) => {
             drop((write, sent, tell, theirs));
-            // What the command writes ends when the command ends, not when the stage does.
+            // Closes the helper's copies, so that the output ends with the command.
             let null = File::options().read(true).write(true).open("/dev/null")?;
             sys::dup_to(&null, 1)?;
             sys::dup_to(&null, 2)?;
@@ -198,7 +198,7 @@ fn start(
     }
 }
 
-/// What the stage is waiting for.
+/// What the init helper is waiting for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ShutdownPhase {
     /// The command to end.
@@ -211,7 +211,7 @@ enum ShutdownPhase {
     Killing,
 }
 
-/// Waits for a command to end, and sees to it that nothing of it stays.
+/// Waits for a command to end and makes sure that none of its processes survives.
 pub(super) struct TreeWatcher {
     main: i32,
     tree: TreeTracking,
@@ -259,7 +259,7 @@ impl TreeWatcher {
         }
     }
 
-    /// Buries all that has ended; says whether nothing is left.
+    /// Reaps all exited children; returns whether none is left.
     fn reap_all(&mut self) -> bool {
         loop {
             match reap() {
@@ -333,7 +333,7 @@ impl TreeWatcher {
         }
     }
 
-    /// Each byte is a signal for the tree. No more bytes: the engine is gone, and so goes the tree.
+    /// Each byte is a signal for the tree. End of file means that Helve is gone: kill the tree.
     fn read_control(&mut self) {
         let mut buffer = [0; 64];
         match rustix::io::read(&self.control, &mut buffer) {

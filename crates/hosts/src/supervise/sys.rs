@@ -1,4 +1,4 @@
-//! The few calls to the kernel that have no safe form.
+//! The system calls without a safe wrapper.
 #![allow(unsafe_code, reason = "fork, signal masks and seccomp have no safe wrapper; each use says why it is sound")]
 
 use std::{
@@ -21,9 +21,9 @@ pub(super) enum Forked {
     Parent(i32),
 }
 
-/// Splits the process. Only the stage calls it, which never has a second thread.
+/// Forks. Only the init helper calls it, which is single-threaded.
 pub(super) fn fork() -> io::Result<Forked> {
-    // SAFETY: the stage is single-threaded, so that the child may use everything the parent could.
+    // SAFETY: the init helper is single-threaded, so the child may use everything the parent could.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child),
@@ -39,13 +39,13 @@ pub(super) fn exit_now(code: i32) -> ! {
 
 /// Puts an open file at 0, 1 or 2, or at a number that is free.
 pub(super) fn dup_to(file: &impl AsRawFd, at: RawFd) -> io::Result<()> {
-    // SAFETY: `file` is open for as long as the call lasts; the number is owned by nobody in the stage.
+    // SAFETY: `file` is open during the call; nothing in the helper owns the target number.
     check(unsafe { libc::dup2(file.as_raw_fd(), at) }).map(drop)
 }
 
 /// Every open file from 3 on is closed when the next program starts.
 pub(super) fn close_on_exec() -> io::Result<()> {
-    // SAFETY: sets a flag on descriptors; closes nothing that anybody owns.
+    // SAFETY: sets a flag on descriptors and closes nothing.
     let done = unsafe {
         libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
     };
@@ -54,7 +54,7 @@ pub(super) fn close_on_exec() -> io::Result<()> {
 
 /// Closes every open file from 3 on: whatever the engine's own parent left open.
 pub(super) fn close_inherited() -> io::Result<()> {
-    // SAFETY: called first thing in the stage, when it owns nothing but 0, 1 and 2.
+    // SAFETY: called first in the init helper, when it owns only 0, 1 and 2.
     let done = unsafe { libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -171,7 +171,7 @@ pub(super) fn make_read_only(mount: &Path) -> io::Result<()> {
     let wanted = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = (libc::AT_RECURSIVE | libc::AT_SYMLINK_NOFOLLOW) as libc::c_uint;
     let size = size_of_val(&wanted);
-    // SAFETY: the path ends in a zero and the attributes have the size that is named; both outlive the call, and the kernel
+    // SAFETY: the path is NUL-terminated and the size matches the attributes; both outlive the call, and the kernel
     // only reads them.
     let done = unsafe {
         libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), flags, &raw const wanted, size)
@@ -195,7 +195,7 @@ pub(crate) fn landlock_version() -> i64 {
 
 /// The inherited standard files, as ours.
 pub(super) fn stdio_fd(at: RawFd) -> OwnedFd {
-    // SAFETY: the stage takes each of 0, 1 and 2 once, and nothing else in it closes them.
+    // SAFETY: the init helper takes each of 0, 1 and 2 once, and nothing else in it closes them.
     unsafe { OwnedFd::from_raw_fd(at) }
 }
 

@@ -1,4 +1,4 @@
-//! Everything that a command has started, however it tried to get away.
+//! The process tree of a command: signals and kills all descendants.
 
 use std::{fs, process};
 
@@ -10,19 +10,19 @@ impl TreeTracking {
     /// Sends a signal to all of it: the command and what came from it.
     pub(super) fn signal(self, main: i32, signal: i32) {
         match (self, self == Self::Walk && shows_this_namespace()) {
-            // The kernel leaves out the sender, which is the stage.
+            // The kernel leaves out the sender, which is the init helper.
             (Self::Namespace, _) => sys::kill(-1, signal),
             (Self::Walk, true) => descendants().into_iter().for_each(|pid| sys::kill(pid, signal)),
-            // Numbers in a `/proc` of another namespace are somebody else's; the command's own group is what is left.
+            // Pids in a `/proc` of another namespace belong to others; only the command's process group remains.
             (Self::Walk, false) => sys::kill(-main, signal),
         }
-        // A stopped process hears of its end only when it goes on.
+        // A stopped process handles the signal only after SIGCONT.
         if matches!(signal, libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT) {
             self.signal(main, libc::SIGCONT);
         }
     }
 
-    /// Kills all of it. A tree that forks while it is walked is stopped first, so that it cannot outrun the walk.
+    /// Kills the tree. Stops it first, so that it cannot fork faster than the scan.
     pub(super) fn kill(self, main: i32) {
         if self == Self::Walk {
             self.signal(main, libc::SIGSTOP);
@@ -41,7 +41,7 @@ pub(super) enum Reaped {
     Empty,
 }
 
-/// Buries the next child that has ended.
+/// Reaps the next exited child.
 pub(super) fn reap() -> Reaped {
     match wait(WaitOptions::NOHANG) {
         Ok(Some((pid, status))) => Reaped::One(pid.as_raw_nonzero().get(), status),
@@ -56,7 +56,7 @@ pub(super) fn shows_this_namespace() -> bool {
     fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == process::id().to_string().as_str())
 }
 
-/// All processes below this one. Orphans are among them, because the stage adopts them.
+/// All processes below this one. Orphans are among them, because the init helper adopts them.
 fn descendants() -> Vec<i32> {
     let pairs: Vec<(i32, i32)> = fs::read_dir("/proc")
         .into_iter()

@@ -1,10 +1,10 @@
 //! Connections that the supervisor makes for a command whose network is off.
 //!
-//! A socket file in the workspace may belong to a program outside, and no namespace keeps a command from connecting to it:
-//! the kernel finds such a socket by its file. A filter cannot see which file is meant. So it hands every `connect` to the
-//! stage, which copies the address once, opens the file that it names, and asks the kernel whether a socket of the command's
-//! own network namespace is bound to that file. Only then it connects the command's socket, by the file that it opened. No
-//! call is let through to the kernel: the command could change the address after the check.
+//! A socket file in the workspace may belong to a program outside, and no namespace prevents a connection: the kernel
+//! finds the socket by its file. A filter cannot see the file. So every `connect` goes to the init helper, which
+//! copies the address once, opens the file, and asks the kernel whether a socket of the command's network namespace
+//! is bound to it. Only then it connects the command's socket through that file. No call continues in the kernel: the
+//! command could change the address after the check.
 
 use std::{
     fs::{self, File},
@@ -43,7 +43,7 @@ pub(super) fn perform(call: &Notification, is_waiting: impl Fn() -> bool) -> Res
     }
     let address = caller.memory(address, length)?;
     let socket = caller.descriptor(number as i32)?;
-    // As long as the caller waits, its number belongs to it, so that everything above was about the caller.
+    // While the caller waits, its pid is not reused, so all checks above were about the caller.
     if !is_waiting() {
         return Err(Errno::INTR);
     }
@@ -61,7 +61,7 @@ pub(super) fn perform(call: &Notification, is_waiting: impl Fn() -> bool) -> Res
 fn connect_local(caller: &Caller, socket: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     match name.first() {
         None => Err(Errno::INVAL),
-        // A name that is no file belongs to the network namespace, which is the command's own.
+        // An abstract name belongs to the network namespace, which is the command's.
         Some(0) => connect(socket, &SocketAddrUnix::new_abstract_name(&name[1..])?),
         Some(_) => {
             let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
@@ -89,7 +89,7 @@ fn ipv6(rest: &[u8]) -> SocketAddrV6 {
 /// The thread that wants to connect.
 struct Caller {
     handle: OwnedFd,
-    /// Its folder in `/proc`.
+    /// Its directory in `/proc`.
     proc: String,
 }
 
@@ -102,7 +102,7 @@ impl Caller {
             Ok(handle) => handle,
             Err(_) => pidfd_open(own(process_of(thread).unwrap_or(thread))?, PidfdFlags::empty())?,
         };
-        // `/proc` may be that of the machine, where the thread has another number. It says which.
+        // `/proc` may show the machine's PID namespace, where the thread has another pid. It says which.
         let about = format!("/proc/self/fdinfo/{}", handle.as_raw_fd());
         let about = fs::read_to_string(about).map_err(|_| Errno::PERM)?;
         let number = about.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<u32>().ok());
@@ -194,7 +194,7 @@ fn bound_files() -> Result<Vec<(u32, u32)>, Errno> {
         while let Some((kind, body)) = next(&mut rest, 4, HEADER) {
             match i32::from(kind) {
                 libc::NLMSG_DONE => return Ok(files),
-                // The kernel has no reports about such sockets, so that nothing is known to be the command's own.
+                // The kernel cannot list such sockets, so no socket is known to be the command's.
                 libc::NLMSG_ERROR => return Err(Errno::ACCESS),
                 _ => files.extend(file_in(body.get(REPORT..).unwrap_or_default())),
             }

@@ -1,7 +1,7 @@
-//! The warden: one thread of the engine, parent of all stages for as long as the engine lives.
+//! The spawner thread: the parent of all init helpers during the life of the process.
 //!
-//! The kernel ties a child's fate to the *thread* that made it, and threads of a pool come and go; so there is one that
-//! stays. It also buries the dead, lets go of what was kept for them, and keeps a stage at hand for the next command.
+//! The kernel ties a child's lifetime to the *thread* that created it, and pool threads end; this one stays. It also
+//! reaps children, runs their cleanup, and keeps a spare helper for the next command.
 
 use std::{
     ffi::OsString,
@@ -29,24 +29,25 @@ use super::{
     plan::HELPER_ARG,
 };
 
-/// How long a stage is kept at hand while nothing is run.
+/// How long an init helper is kept at hand while nothing is run.
 const PRESPAWN_TTL: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// To look, and not to wait.
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What a stage is born with. All else comes with the plan, so that two of one kind are the same.
+/// The properties that a helper is started with. Everything else comes with the plan, so two helpers with equal specs
+/// are interchangeable.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct HelperSpec {
     pub(super) program: PathBuf,
-    /// What its outer walls look like.
+    /// The arguments of its outer sandbox.
     pub(super) args: Vec<OsString>,
-    /// Which files and folders they are made of: a wall is about these, and not about their names.
+    /// The mounted files: mounts refer to these files, not to their names.
     pub(super) places: Vec<FileFingerprint>,
     /// What it may have, where it is to be held to that.
     pub(super) shares: Option<CgroupLimits>,
 }
 
-/// A stage to start, and whom to tell.
+/// An init helper to start, and whom to tell.
 pub(super) struct SpawnRequest {
     pub(super) command: Command,
     /// What it may have, where it is to be held to that.
@@ -57,20 +58,20 @@ pub(super) struct SpawnRequest {
     pub(super) end: ExitHook,
 }
 
-/// What is done when a stage is gone.
+/// What is done when an init helper is gone.
 pub(super) struct ExitHook {
     pub(super) keep: SharedCleanup,
     pub(super) gone: Box<dyn FnOnce() + Send>,
 }
 
-/// A stage that was started.
+/// An init helper that was started.
 pub(super) struct SpawnedHelper {
     pub(super) handle: Arc<OwnedFd>,
     /// The group that holds its memory and that of others.
     pub(super) memory: Option<Arc<Path>>,
 }
 
-/// A stage that was started before anybody needed it. It waits for a plan, and ends when its socket closes.
+/// A helper that was started in advance. It waits for a plan and exits when its socket closes.
 pub(super) struct PrespawnedHelper {
     pub(super) wires: HelperPipes,
     pub(super) born: SpawnedHelper,
@@ -89,7 +90,6 @@ struct ChildEntry {
     end: ExitHook,
 }
 
-/// The thread that starts and buries.
 pub(super) struct SpawnerThread {
     words: Mutex<mpsc::Sender<SpawnerMessage>>,
     wake_fd: OwnedFd,
@@ -114,25 +114,25 @@ impl SpawnerThread {
         Ok(ONE.get_or_init(|| Self { words: Mutex::new(words), wake_fd: bell, spare }))
     }
 
-    /// Has a stage started.
+    /// Starts a helper.
     pub(super) fn spawn(&self, job: SpawnRequest) {
         self.send(SpawnerMessage::Start(Box::new(job)));
     }
 
-    /// The stage at hand, if it is of this kind and lives.
+    /// Takes the spare helper if it has this spec and is alive.
     pub(super) fn take_prespawned(&self, kind: &HelperSpec) -> Option<PrespawnedHelper> {
         let spare = lock(&self.spare).take_if(|it| it.kind == *kind)?;
         let lives = poll(&mut [PollFd::new(&*spare.born.handle, PollFlags::IN)], Some(&NO_WAIT)) == Ok(0);
         lives.then_some(spare)
     }
 
-    /// Says what is to be done when a stage that was at hand is gone, and has another one made.
+    /// Registers the cleanup of a spare helper that is now used, and starts another one.
     pub(super) fn adopt(&self, handle: Arc<OwnedFd>, kind: HelperSpec, end: ExitHook) {
         self.send(SpawnerMessage::Adopt(handle, kind, end));
     }
 
     fn send(&self, word: SpawnerMessage) {
-        // Were the thread gone, the word would be dropped with its senders, and whoever waits would learn of it.
+        // If the thread is gone, the message is dropped with its senders and the waiter gets an error.
         _ = self.words.lock().unwrap_or_else(PoisonError::into_inner).send(word);
         _ = rustix::io::write(&self.wake_fd, &1_u64.to_ne_bytes());
     }
@@ -146,7 +146,7 @@ fn lock(spare: &Mutex<Option<PrespawnedHelper>>) -> MutexGuard<'_, Option<Prespa
 struct SpawnerLoop {
     children: Vec<ChildEntry>,
     shared_cgroup: Option<SharedCgroup>,
-    /// What was started last. Who has run two will run a third.
+    /// The last spec. After two equal commands a third is likely.
     last: Option<HelperSpec>,
     spare: Arc<Mutex<Option<PrespawnedHelper>>>,
 }
@@ -187,7 +187,7 @@ impl SpawnerLoop {
     fn start(&mut self, mut job: SpawnRequest) {
         self.enter(job.shares);
         let begun = spawn_with_pidfd(&mut job.command);
-        // The command holds the stage's ends of all pipes; they must close here, or no end would ever be seen.
+        // The command holds the helper's pipe ends; they must close here, or readers never see the end.
         drop(job.command);
         match begun {
             Ok((child, handle)) => {
@@ -210,7 +210,7 @@ impl SpawnerLoop {
         self.prespawn(kind);
     }
 
-    /// Starts a stage that nobody needs yet. Where that fails, the next command starts its own and says why.
+    /// Starts a spare helper. If that fails, the next command starts its own and reports the error.
     fn prespawn(&mut self, kind: HelperSpec) {
         if lock(&self.spare).as_ref().is_some_and(|it| it.kind == kind) {
             return;
@@ -245,7 +245,7 @@ impl ExitHook {
     }
 }
 
-/// Starts a program; it, and a handle that is never another's.
+/// Starts a program; returns it with a pidfd.
 fn spawn_with_pidfd(command: &mut Command) -> io::Result<(Child, Arc<OwnedFd>)> {
     let mut child = command.spawn()?;
     match open_handle(&child) {
@@ -263,7 +263,7 @@ fn open_handle(child: &Child) -> io::Result<OwnedFd> {
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// Makes the ways to a stage and its command line.
+/// Makes the ways to an init helper and its command line.
 pub(super) fn create_pipes(program: &Path, args: &[OsString]) -> io::Result<(HelperPipes, Command)> {
     let (control, theirs) = UnixStream::pair()?;
     let (out, out_theirs) = pipe()?;

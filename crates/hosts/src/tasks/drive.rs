@@ -1,4 +1,4 @@
-//! One task while it runs: takes what the program writes, does what callers ask, and ends it when its time is over.
+//! Drives one running task: collects output, handles requests, and enforces the timeout.
 
 use std::{
     path::{Path, PathBuf},
@@ -157,7 +157,7 @@ pub(super) async fn drive(
     {
         task.inside().file = None;
     }
-    // The program must be gone for good before anybody hears of its end.
+    // The program must be gone before its end is reported.
     drop(process);
     finish(task, exit, why);
 }

@@ -1,4 +1,4 @@
-//! Running commands, in the foreground and in the background: one keeper of tasks behind every dialect's tools.
+//! Foreground and background commands: one task runner behind the tools of every dialect.
 
 mod drive;
 mod output;

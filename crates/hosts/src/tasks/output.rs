@@ -1,4 +1,4 @@
-//! What a task has written, as far as memory keeps it: the beginning, and the end so far.
+//! The output of a task in memory: the start and the latest end.
 
 use std::collections::VecDeque;
 
@@ -58,7 +58,7 @@ impl OutputBuffer {
 
     fn forget_runs(&mut self) {
         while self.runs.len() > MAX_RUNS {
-            // Too many short ones: the oldest of the end go, bytes and all.
+            // Too many short runs: drop the oldest of the tail with their bytes.
             let until = self.runs[1].0;
             let gone = until.saturating_sub(self.tail_start()) as usize;
             self.tail.drain(..gone.min(self.tail.len()));
@@ -94,7 +94,7 @@ impl OutputBuffer {
         let end = end.min(start.saturating_add(max as u64));
         let mut builder = OutputBuilder::default();
         self.each_run(start, end, |stream, piece| builder.feed(stream, piece));
-        // Where the last byte has come, or the next piece is not in memory, nothing is waited for.
+        // If the last byte has arrived, or the next chunk is not in memory, nothing is held back.
         let stuck = builder.output.merged.is_empty();
         let last = ended && end == self.total || end == head_end && !whole || stuck && end < self.total;
         builder.done(end, last, skipped)
@@ -172,7 +172,8 @@ impl OutputBuilder {
             Some(OutputStream::Err) => self.err.waiting(),
             None => 0,
         };
-        // What waits at the very end is read again next time; what waits before the other stream's words is shown now.
+        // An incomplete sequence at the end is read again next time; one before the other stream's output is shown
+        // now.
         for stream in [OutputStream::Out, OutputStream::Err] {
             if last || self.last != Some(stream) {
                 let (cleaner, own) = match stream {

@@ -1,4 +1,4 @@
-//! The keeper of all tasks.
+//! The task runner: starts, lists, reads and stops tasks.
 
 use std::{
     path::{Path, PathBuf},
@@ -33,10 +33,10 @@ const MAX_INPUT_BYTES: usize = 1 << 20;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How much of it at once.
 const PROGRESS_BYTES: usize = 4096;
-/// How long an end may take before the caller is told that it takes long.
+/// How long a stop may take before the caller gets a note.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs commands on a host and keeps what they write. Dropping it ends all of them.
+/// Runs commands on a host and keeps their output. Dropping it ends all of them.
 pub struct TaskRunner {
     host: Arc<dyn Host>,
     folder: PathBuf,
@@ -59,7 +59,7 @@ impl Drop for TaskEntry {
 }
 
 impl TaskRunner {
-    /// Runs commands on this host. Long output goes to files in this folder, which is made when it is needed.
+    /// Creates a runner for this host. Long output goes to files in this directory, which is created when needed.
     #[must_use]
     pub fn new(host: Arc<dyn Host>, folder: impl Into<PathBuf>) -> Self {
         Self {
@@ -71,13 +71,13 @@ impl TaskRunner {
         }
     }
 
-    /// The same for a process that serves one call and exits: replies say that a task in the background ends with it.
+    /// For a process that serves one call and exits: replies say that a background task ends with it.
     #[must_use]
     pub fn for_one_call(self) -> Self {
         Self { outlives_call: false, ..self }
     }
 
-    /// Ends and forgets every task of a session.
+    /// Ends and removes every task of a session.
     pub fn end_session(&self, session: &str) {
         self.tasks().retain(|entry| entry.task.session != session);
     }
@@ -86,7 +86,7 @@ impl TaskRunner {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder, real and private. Without one, output stays in memory.
+    /// The directory, real and private. Without one, output stays in memory.
     fn folder(&self) -> &Path {
         self.prepared.get_or_init(|| spill::prepare(&self.folder).is_ok());
         &self.folder
@@ -105,7 +105,7 @@ impl TaskRunner {
         Err(Error::failed(format!("no task `{}` in this session; {others}", shown.escape_debug())))
     }
 
-    /// Refuses one task too many, and lets go of the oldest that have ended.
+    /// Refuses a task above the limit and removes the oldest finished ones.
     fn evict_finished(&self, session: &str) -> Result<()> {
         let mut tasks = self.tasks();
         let running = tasks.iter().filter(|it| it.task.session == session && !it.task.has_ended()).count();
@@ -150,7 +150,7 @@ fn report_progress(call: &Call, task: &TaskRecord) {
     let news = {
         let mut inside = task.inside();
         let total = inside.output.total;
-        // Only the newest is worth telling of a flood.
+        // Only the newest output of a burst is reported.
         let from = inside.reported_bytes.max(total.saturating_sub(PROGRESS_BYTES as u64));
         let news = inside.output.text(from, PROGRESS_BYTES, false);
         inside.reported_bytes = news.next;
@@ -236,7 +236,7 @@ impl Tasks for TaskRunner {
         let task = self.find(call, id)?;
         let mut ended = task.ended.subscribe();
         if !task.has_ended() {
-            // It may end by itself right now, which is as good.
+            // The task may end by itself at this moment; that is fine.
             _ = task.orders.send(TaskControl::Stop).await;
             if timeout(STOP_TIMEOUT, ended.wait_for(|ended| *ended)).await.is_err() {
                 return Err(Error::failed(format!("task `{id}` was told to end but still runs; ask again later")));

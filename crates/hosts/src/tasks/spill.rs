@@ -1,4 +1,4 @@
-//! The file that holds all of a task's raw output, once there is more than a little.
+//! The spill file with the complete raw output of a task.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ pub(super) struct TaskSpill {
 }
 
 impl TaskSpill {
-    /// Begins a file in a private folder.
+    /// Begins a file in a private directory.
     pub(super) async fn begin(folder: &Path, id: &str) -> io::Result<Self> {
         let path = folder.join(format!("task-{id}.log"));
         let file = fs::OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path).await?;
@@ -37,7 +37,7 @@ impl TaskSpill {
         self.path.display().to_string()
     }
 
-    /// Adds a piece, as long as there is room. A full disk ends the file, not the task.
+    /// Appends a chunk while there is room. A full disk ends the file, not the task.
     pub(super) async fn add(&mut self, piece: &[u8]) {
         let room = MAX_FILE_BYTES.saturating_sub(self.written).min(piece.len() as u64) as usize;
         let taken = match &mut self.file {
@@ -51,8 +51,8 @@ impl TaskSpill {
         self.left_out += (piece.len() - taken) as u64;
     }
 
-    /// Says in the file what is not in it, and adds the end that memory has. Where the disk has no room even for that,
-    /// some of what was kept makes room. False: not even that helped, and there is no file any more.
+    /// Records in the file what is missing and appends the tail from memory. On a full disk it truncates the file to
+    /// make room. Returns false if that fails too; then there is no file.
     pub(super) async fn end(mut self, tail: impl FnOnce() -> Vec<u8>) -> bool {
         let Some(file) = self.file.take() else { return false };
         let told = self.write_footer(file, tail()).await;
@@ -88,7 +88,7 @@ impl TaskSpill {
     }
 }
 
-/// Makes the folder, for its owner only, and removes files that have expired.
+/// Makes the directory, for its owner only, and removes files that have expired.
 pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;

@@ -1,7 +1,7 @@
-//! Bytes of a program made into text that can do no harm to a terminal or a reader.
+//! Converts program output to text that is safe for terminals and readers.
 //!
-//! Escape sequences are left out; what else cannot be seen is shown as `\x00` or `\u{202e}`. Nothing is cut in half:
-//! what might go on in the next piece is kept until it does.
+//! Escape sequences are removed; other invisible characters are shown as `\x00` or `\u{202e}`. Incomplete sequences
+//! are kept until the next chunk.
 
 use helve_contract::{Invisible, invisible};
 
@@ -109,8 +109,8 @@ fn decode_multibyte(rest: &[u8], text: &mut String, last: bool) -> Option<usize>
     Some(it.len_utf8())
 }
 
-/// Characters that are not seen but change how others are: controls, directions, tags, other line ends. Joiners stay
-/// here; the engine, which sees the whole text, shows those that join nothing.
+/// Invisible characters that change how others appear: controls, directions, tags, other line ends. Joiners stay; the
+/// engine, which sees the whole text, escapes those that join nothing.
 fn is_invisible(it: char) -> bool {
     it.is_control() || matches!(invisible(it), Some(Invisible::Mark | Invisible::Hidden))
 }

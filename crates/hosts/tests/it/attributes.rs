@@ -30,7 +30,7 @@ enum Fires {
 }
 use Fires::{Always, WhereKnown};
 
-/// Run by `sh`. `$V` is a file outside that the command may read, `$D` its folder, `$V/../link` a link to it.
+/// Run by `sh`. `$V` is a file outside that the command may read, `$D` its directory, `$V/../link` a link to it.
 const SHELL: [(&str, &str); 22] = [
     ("chmod", "chmod 777 $V"),
     ("chmod by ..", "chmod 777 ../out/victim"),
@@ -124,7 +124,7 @@ def int80(number, path, mode):
     ctypes.CFUNCTYPE(ctypes.c_int)(at)()
 ";
 
-/// A workspace, and beside it a folder that commands may read.
+/// A workspace, and beside it a directory that commands may read.
 struct Row {
     place: Place,
     victim: PathBuf,

@@ -1,5 +1,5 @@
-//! The stories in a container: of a real engine where `HELVE_DOCKER_HOST` names one, else of a stand-in that speaks
-//! the same words over loopback and runs programs on this machine.
+//! The host tests in a container: of a real engine if `HELVE_DOCKER_HOST` names one, otherwise of a test server that
+//! implements the API on loopback and runs programs on this machine.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,7 +26,7 @@ use crate::{
     suite,
 };
 
-/// What a stand-in for an engine knows.
+/// What a placeholder for an engine knows.
 #[derive(Default)]
 struct Engine {
     images: HashSet<String>,
@@ -45,7 +45,7 @@ struct Program {
 
 type Shared = Arc<Mutex<Engine>>;
 
-/// Says which engine the stories were told to, and how to reach it.
+/// Prints which engine the tests use, and returns how to reach it.
 fn engine() -> (DockerConfig, Shared, Option<Server>) {
     let state = Shared::default();
     let own = format!("{}:{}", rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -147,7 +147,7 @@ fn run(request: Request, id: &str, wanted: &Value, state: &Shared) {
         line.write_all(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n").unwrap();
         if let Some(mut stdin) = child.stdin.take() {
             let mut from = request.line;
-            // By hand: the kernel's way of copying holds the pipe, and whoever reads it, until there is more to copy.
+            // Copied manually: the kernel's copy would hold the pipe until there is more data.
             thread::spawn(move || {
                 let mut bytes = [0; 8192];
                 while let Ok(count @ 1..) = from.read(&mut bytes) {

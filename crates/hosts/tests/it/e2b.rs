@@ -1,5 +1,5 @@
-//! The stories in a sandbox: of a real service where `HELVE_E2B_URL` and `HELVE_E2B_KEY` name one, else of a stand-in
-//! that speaks the same words over loopback and runs processes on this machine.
+//! The host tests in a sandbox: of a real service if `HELVE_E2B_URL` and `HELVE_E2B_KEY` are set, otherwise of a test
+//! server that implements the API on loopback.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use crate::{
     suite,
 };
 
-/// What a stand-in for the service knows.
+/// What a placeholder for the service knows.
 #[derive(Default)]
 struct Service {
     sandboxes: Vec<String>,
@@ -230,7 +230,7 @@ async fn settings_open_a_host_in_a_sandbox() {
     // A variable of Cargo's whose value the service does not know.
     let wrong = settings("CARGO_PKG_NAME").probe().await.unwrap_err().to_string();
     assert_eq!(wrong, "the sandbox service did not list its sandboxes (401): Invalid API key");
-    // The stand-in knows this value as its key, too.
+    // The placeholder knows this value as its key, too.
     let host = settings("CARGO_PKG_VERSION").open(&workspace, None).unwrap();
     assert_eq!(state.lock().unwrap().count, 0, "nothing is made before the first use");
     let ran = finish(host.spawn(&place.script("echo hi")).await.unwrap()).await;

@@ -332,7 +332,7 @@ async fn folders_in_folders_without_end_are_no_trap() {
     assert_eq!(found.total, 1);
     assert_eq!(host.grep(&folder.path("."), &grep("needle")).await.unwrap().total, 1);
     assert_eq!(host.list(&folder.path("d/d")).await.unwrap().len(), 2);
-    // Far fewer files may be open than there are folders, on most machines.
+    // Far fewer files may be open than there are directories, on most machines.
     let removed = host.remove(&folder.to_write("d")).await;
     // What cannot be removed here must not stay in memory.
     _ = std::process::Command::new("rm").args(["-rf", "d"]).current_dir(folder.root()).status();

@@ -1,4 +1,4 @@
-//! A folder of a test's own, and paths in it.
+//! A directory of a test's own, and paths in it.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use helve_contract::{
     Access, Error, FileErrorKind, PathGlob, PathRule, PathRules, PathStyle, Root, SafePath, Workspace,
 };
 
-/// A fresh folder with a workspace `root` in it and an `outside` beside it; removed at the end.
+/// A fresh directory with a workspace `root` in it and an `outside` beside it; removed at the end.
 pub(crate) struct Folder {
     top: PathBuf,
     rules: PathRules,
@@ -66,7 +66,7 @@ impl Folder {
         self.workspace().check(Path::new(path), Access::Write, None).unwrap()
     }
 
-    /// Puts a file on disk, with the folders above it.
+    /// Puts a file on disk, with the directories above it.
     pub(crate) fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
         let path = self.root().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -82,7 +82,7 @@ impl Folder {
         String::from_utf8_lossy(&fs::read(self.root().join(path)).unwrap()).into_owned()
     }
 
-    /// The names in a folder of the root, sorted.
+    /// The names in a directory of the root, sorted.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(self.root().join(path))
             .unwrap()
@@ -99,7 +99,7 @@ impl Drop for Folder {
     }
 }
 
-/// The fault of an answer that must be one.
+/// The error of an answer that must be one.
 pub(crate) fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> FileErrorKind {
     match result {
         Err(Error::File { fault, .. }) => fault,

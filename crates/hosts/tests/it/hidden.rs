@@ -41,7 +41,7 @@ const SECRETS: [&str; 17] = [
     ".mozilla/firefox/x/cookies.sqlite",
 ];
 
-/// A home with a state folder in it, in which a session saves its output.
+/// A home with a state directory in it, in which a session saves its output.
 struct Home {
     place: Place,
 }

@@ -1,4 +1,4 @@
-//! A process that is killed while it writes leaves the old file or the new one, and loses nothing that it acknowledged.
+//! A process that is killed while it writes leaves the old or the new file, and loses no acknowledged write.
 //!
 //! `HELVE_KILLS=500` sets the number of kills. The process is this test binary, started again.
 
@@ -69,7 +69,7 @@ fn writers_lose_no_update() {
 /// How often each writer counts up.
 const COUNT: u32 = 40;
 
-/// What the process does that the tests above start; nothing by itself.
+/// The work of the child process that the tests above start; does nothing by itself.
 #[test]
 fn work_of_a_process_of_its_own() {
     let (Ok(work), Ok(dir)) = (std::env::var(WORK), std::env::var(WHERE)) else { return };

@@ -1,4 +1,4 @@
-//! What the hosts promise, tried from outside.
+//! Integration tests of the hosts.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -310,7 +310,7 @@ fn project(name: &str) -> (PathBuf, MemoryHost) {
     (top, MemoryHost::over_workspace(Arc::new(helve_hosts::LocalHost::new()), workspace))
 }
 
-/// All files beneath a folder of the disk, with what is in them.
+/// All files beneath a directory of the disk, with what is in them.
 fn on_disk(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {

@@ -48,7 +48,7 @@ fn sandbox(level: SandboxLevel) -> Sandbox {
     Sandbox::new(SandboxConfig { protected, ..settings(LevelPolicy::Exactly(level)) }).unwrap()
 }
 
-/// A workspace inside a folder of its own, so that what lands beside it is seen.
+/// A workspace inside a directory of its own, so that what lands beside it is seen.
 struct Row {
     place: Place,
     workspace: PathBuf,
@@ -62,7 +62,7 @@ impl Row {
         Self { place, workspace }
     }
 
-    /// Prepares the workspace, without walls: that is the attacker's repository.
+    /// Prepares the workspace, without a sandbox: that is the attacker's repository.
     fn set_up(&self, script: &str) {
         let home = self.place.0.join("home");
         fs::create_dir_all(&home).unwrap();
@@ -99,7 +99,7 @@ fn around(row: &Row) -> BTreeSet<PathBuf> {
     found
 }
 
-/// Whether there is a file of that kind anywhere beneath a folder.
+/// Whether there is a file of that kind anywhere beneath a directory.
 fn has_fired(dir: &Path) -> bool {
     fs::read_dir(dir).into_iter().flatten().flatten().any(|entry| {
         entry.file_name().to_string_lossy().starts_with("PWN")
@@ -232,7 +232,7 @@ pub(crate) fn run_as_nobody(test_name: &str) {
     assert!(done.success(), "{test_name} failed for an ordinary user; see above");
 }
 
-/// Harmless relatives of the payloads: what they print must be what they print without walls.
+/// Harmless relatives of the payloads: what they print must be what they print without a sandbox.
 const BENIGN: [(&str, &str); 30] = [
     ("bash", "ls; echo $((1+2)); for i in a b; do echo $i; done"),
     ("rg", "rg x f"),

@@ -1,4 +1,4 @@
-//! What every host promises about programs, as stories that need nothing but the host itself.
+//! The contract of every host about programs, as tests that need only the host.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use helve_contract::{
 
 use crate::sandbox::finish;
 
-/// All stories, each with a host and a folder of its own.
+/// All stories, each with a host and a directory of its own.
 macro_rules! program_stories {
     ($connect:expr) => {
         $crate::programs::program_stories! { $connect,
@@ -101,7 +101,7 @@ pub(crate) async fn files_and_programs_see_the_same_folder(host: &dyn Host, work
     assert_eq!(String::from_utf8(read.bytes).unwrap(), "from the host\nmore\n");
 }
 
-/// Beats into a file twenty times a second, from a child of a child that left its group, and says when it began.
+/// Appends to a file twenty times a second from a detached grandchild, and prints when it starts.
 const HEART: &str = "setsid sh -c 'while :; do echo x >> beat; sleep 0.05; done' & \
      while ! test -s beat; do sleep 0.01; done; echo up; sleep 1000";
 
@@ -121,7 +121,7 @@ pub(crate) async fn dropping_ends_the_tree(host: &dyn Host, workspace: &Workspac
     assert_silence(host, workspace).await;
 }
 
-/// Waits until the heart has stopped: half a second without a beat, within ten.
+/// Waits up to ten seconds until nothing is appended for half a second.
 async fn assert_silence(host: &dyn Host, workspace: &Workspace) {
     let beat = workspace.check("beat".as_ref(), Access::Read, None).unwrap();
     let mut last = host.stat(&beat).await.unwrap().size;

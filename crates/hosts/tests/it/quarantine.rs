@@ -1,4 +1,4 @@
-//! Protected names that commands create: nothing is put in their place, and what is created is moved away.
+//! Protected names that commands create: they get no placeholder, and created files are moved away.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ const NAMES: [&str; 13] = [
     "helve.yaml",
 ];
 
-/// A sandbox with a quarantine folder of its own.
+/// A sandbox with a quarantine directory of its own.
 fn guarded(level: SandboxLevel, quarantine: &Path) -> Sandbox {
     let names = NAMES.map(str::to_owned).to_vec();
     let quarantine = Some(quarantine.to_owned());
@@ -45,7 +45,7 @@ fn guarded(level: SandboxLevel, quarantine: &Path) -> Sandbox {
     Sandbox::new(given).unwrap()
 }
 
-/// A workspace and a state folder.
+/// A workspace and a state directory.
 struct Setup {
     place: Place,
     state: Place,
@@ -90,7 +90,7 @@ impl Setup {
     }
 }
 
-/// All names and times of a folder.
+/// All names and times of a directory.
 fn listing(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(dir).unwrap().map(|it| it.unwrap().file_name().to_string_lossy().into_owned()).collect();
@@ -111,7 +111,7 @@ async fn a_command_sees_what_is_there_and_nothing_appears_meanwhile() {
         setup.write("src/a", "");
         setup.write(".mcp.json", "mine");
         let sandbox = setup.sandbox(level);
-        // The third one gets walls that were built before it.
+        // The third one gets a sandbox that was prepared earlier.
         for _ in 0..3 {
             let (names, git, before) = (
                 listing(&setup.place.0),

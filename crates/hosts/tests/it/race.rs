@@ -1,4 +1,4 @@
-//! Nothing leads outside, however fast somebody exchanges a folder with a link while the host works in it.
+//! No access leads outside, however fast a directory is replaced by a link during it.
 //!
 //! `HELVE_RACE=50000` sets the number of tries.
 

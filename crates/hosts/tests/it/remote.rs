@@ -1,4 +1,4 @@
-//! A host at the other end of a pipe passes the same stories: in this process, and over a real `ssh`.
+//! A remote host passes the same tests: in this process and over a real `ssh`.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ async fn near(workspace: &Workspace) -> RemoteClient {
     RemoteClient::connect("pipe", workspace, from, to).await.unwrap()
 }
 
-/// All stories, each in a folder of its own, over hosts that `connect` makes.
+/// All stories, each in a directory of its own, over hosts that `connect` makes.
 macro_rules! all_stories {
     ($connect:expr, $($story:ident)*) => {
         $({
@@ -331,7 +331,7 @@ async fn operators_do_not_reach_the_other_machine() {
             "{error}"
         );
     }
-    // Whoever comes with the key and without us meets the same wall.
+    // A direct use of the key meets the same restriction.
     let direct = |command: &str| {
         let place = server.folder.display();
         let mut ssh = Command::new("ssh");

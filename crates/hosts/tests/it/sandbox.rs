@@ -1,4 +1,4 @@
-//! Running commands behind walls: what they see, how they end, and that nothing of them stays.
+//! Commands in the sandbox: what they see, how they end, and that none of their processes survives.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use helve_contract::{
 };
 use helve_hosts::{LevelPolicy, ResourceLimits, Sandbox, SandboxConfig, Spawn};
 
-/// A folder of a test's own, removed at its end. Not in `/tmp`, which commands see differently.
+/// A directory of a test's own, removed at its end. Not in `/tmp`, which commands see differently.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
@@ -77,13 +77,13 @@ pub(crate) fn quarantine() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("quarantine")
 }
 
-/// The inner stage; a test that runs as another user brings a copy that this user can read.
+/// The init helper; a test that runs as another user brings a readable copy.
 pub(crate) fn stage() -> PathBuf {
     let built = option_env!("CARGO_BIN_EXE_helve-supervisor").unwrap_or_default();
     std::env::var_os("HELVE_IT_STAGE").map_or_else(|| built.into(), PathBuf::from)
 }
 
-/// Every level with walls that works here. A level that does not is named with the reason.
+/// Every sandbox level that works here. Prints the reason for the others.
 pub(crate) fn levels() -> Vec<SandboxLevel> {
     [SandboxLevel::Full, SandboxLevel::Nested, SandboxLevel::Rules]
         .into_iter()
@@ -144,7 +144,7 @@ pub(crate) fn at(level: SandboxLevel) -> Sandbox {
     Sandbox::new(settings(LevelPolicy::Exactly(level))).unwrap()
 }
 
-/// All levels with walls that work here, and the two without.
+/// All sandbox levels that work here, and the two without a sandbox.
 pub(crate) fn all_levels() -> Vec<SandboxLevel> {
     let mut all = levels();
     all.extend([SandboxLevel::External, SandboxLevel::None]);
@@ -330,7 +330,7 @@ fn an_engine_without_open_files_left_says_so_and_recovers() {
     assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Processes of this engine that are a stage.
+/// Processes of this engine that are an init helper.
 fn stages() -> Vec<i32> {
     let own = std::process::id().to_string();
     let is_stage = |pid: &i32| {
@@ -472,7 +472,7 @@ fn a_leash_is_not_seen_from_outside() {
     let ran = leashed(own, "echo out; echo err >&2; exit 3");
     assert_eq!((ran.status.code(), &*ran.stdout, &*ran.stderr), (Some(3), &b"out\n"[..], &b"err\n"[..]));
     assert_eq!(leashed(own, "kill -9 $$").status.code(), Some(137));
-    // Whoever is not its parent is not its engine.
+    // A process with another parent is not run.
     assert_eq!(leashed(1, "echo out").stdout, b"");
 }
 

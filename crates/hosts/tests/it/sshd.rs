@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A server with keys of its own; it ends with this value. Its folder has `user` (the key that is let in) and `known`
-/// (the file of known hosts).
+/// A server with keys of its own; it ends with this value. Its directory has `user` (the key that is let in) and
+/// `known` (the file of known hosts).
 pub(crate) struct Sshd {
     child: Child,
     pub(crate) folder: PathBuf,
@@ -17,8 +17,8 @@ pub(crate) struct Sshd {
 }
 
 impl Sshd {
-    /// Starts a server whose files are in this folder, which is made. `None`, with the reason printed, where there is no
-    /// server to start.
+    /// Starts a server whose files are in this directory, which is made. `None`, with the reason printed, where there
+    /// is no server to start.
     pub(crate) fn start(folder: PathBuf) -> Option<Self> {
         let program = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"].into_iter().find(|it| Path::new(it).exists());
         let Some(program) = program else {
@@ -42,7 +42,7 @@ impl Sshd {
              StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nPermitRootLogin yes\n"
         );
         fs::write(folder.join("config"), config).unwrap();
-        // The server wants this folder when it starts as root.
+        // The server wants this directory when it starts as root.
         _ = fs::create_dir_all("/run/sshd");
         let child = Command::new(program)
             .args(["-D", "-e", "-f"])

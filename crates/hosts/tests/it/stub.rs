@@ -1,4 +1,4 @@
-//! As much of an HTTP server as a stand-in for a service needs: a thread a connection, one request each.
+//! A minimal HTTP server for test services: one thread per connection, one request each.
 
 use std::{
     collections::HashMap,

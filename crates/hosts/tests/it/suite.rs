@@ -1,6 +1,6 @@
-//! What every host promises about files, as stories that need nothing but the host itself.
+//! The contract of every host about files, as tests that need only the host.
 //!
-//! `stories!(host, workspace)` runs all of them: a new kind of host is one line.
+//! `stories!(host, workspace)` runs all of them: a new kind of host needs one line.
 
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,7 @@ pub(crate) async fn says_what_is_missing_and_what_is_near(host: &dyn Host, works
 pub(crate) async fn creates_the_folders_above(host: &dyn Host, workspace: &Workspace) {
     put(host, workspace, "a/b/c/d.txt", "deep").await;
     assert_eq!(text(host, workspace, "a/b/c/d.txt").await, "deep");
-    // A write that cannot be done leaves no folders behind.
+    // A write that cannot be done leaves no directories behind.
     let refused = host.write(&to_write(workspace, "x/y/z.txt"), b"", content("was there")).await;
     assert_eq!(fault(refused), FileErrorKind::Changed);
     assert_eq!(fault(host.stat(&to_read(workspace, "x")).await), FileErrorKind::Missing { near: vec![] });

@@ -1,4 +1,4 @@
-//! What the walls keep in, and what they keep out. One story a row of the threat tables.
+//! What the sandbox permits and denies. One test per row of the threat tables.
 
 use std::{
     fs,
@@ -65,7 +65,7 @@ async fn writes_outside_are_refused_and_named() {
     }
 }
 
-/// A session with a vault that holds one secret. The vault lies beside the shared folder, or inside it.
+/// A session with a vault that holds one secret. The vault lies beside the shared directory, or inside it.
 struct Vaulted {
     place: Place,
     workspace: Workspace,
@@ -133,7 +133,7 @@ async fn a_vault_inside_the_workspace_is_hidden() {
         let ran = run(&at(level), &session.theft()).await.unwrap();
         let all = format!("{}{}", ran.out, ran.err);
         assert!(!all.contains(SECRET), "{level:?}: {all}");
-        // A folder above it cannot be moved, or the next command would see it at its new place.
+        // A directory above it cannot be moved, or the next command would see it at its new place.
         let again = session.script("mv state elsewhere; grep -rs the-secret .; rm -rf state; true");
         let ran = run(&at(level), &again).await.unwrap();
         assert!(!format!("{}{}", ran.out, ran.err).contains(SECRET), "{level:?}");
@@ -257,7 +257,7 @@ async fn what_no_mount_holds_is_reported_when_it_changes() {
     }
 }
 
-/// From the third command on, the walls of the next one are built while nobody waits for them.
+/// From the third command on, the next sandbox is prepared in advance.
 #[tokio::test]
 async fn walls_that_were_built_before_are_about_what_is_there_when_a_command_runs() {
     for level in mounting() {
@@ -666,7 +666,7 @@ fn inside_another_sandbox_the_next_best_level_is_used() {
     assert!(as_root.starts_with("none: no sandbox works") && as_root.contains(advice), "{as_root}");
 }
 
-/// Runs as the engine in a process of its own, to be killed by the story below.
+/// Runs as a separate Helve process, which the test below kills.
 #[tokio::test]
 #[ignore = "a part of `an_engine_that_is_killed_leaves_nothing`"]
 async fn engine_to_be_killed() {

@@ -1,4 +1,4 @@
-//! Why nothing was found: what was passed over is searched too, for a short while.
+//! Explains an empty result: searches the skipped files too, for a short time.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -19,12 +19,10 @@ use super::{
 };
 use crate::local::names::has_hidden_component;
 
-/// How long it looks.
 const DIAGNOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many files it looks into.
 const MAX_FILES: u64 = 200_000;
 
-/// Fills in where the pattern would have matched.
+/// Records where the pattern would have matched.
 pub(super) fn diagnose(search: &GrepRun<'_>, absence: &mut NoMatchDiagnostics) {
     let clock = search.clock.shorter(DIAGNOSE_TIMEOUT);
     let grep = GrepQuery {
@@ -51,7 +49,7 @@ pub(super) fn diagnose(search: &GrepRun<'_>, absence: &mut NoMatchDiagnostics) {
     }
 }
 
-/// The files that were searched. A number each is enough to tell them apart.
+/// The searched files, each as a hash.
 #[derive(Default)]
 struct SearchedFiles {
     state: RandomState,
@@ -64,7 +62,7 @@ impl SearchedFiles {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner).push(number);
     }
 
-    /// Makes ready to be asked.
+    /// Sorts the hashes for lookups.
     fn sort(&mut self) {
         self.numbers.get_mut().unwrap_or_else(PoisonError::into_inner).sort_unstable();
     }
@@ -75,13 +73,13 @@ impl SearchedFiles {
     }
 }
 
-/// What is in the files that were searched.
+/// What the searched files contain.
 struct SearchedFileStats {
-    /// Lines that match in another case.
+    /// Lines that match case-insensitively.
     other_case: u64,
     /// Binary files that match.
     binary: u64,
-    /// Files in which the pattern would have other bytes.
+    /// Files whose encoding spells the pattern with other bytes.
     foreign: u64,
 }
 
@@ -106,7 +104,7 @@ fn examine_searched(search: &GrepRun<'_>, exact: &RegexMatcher, visited: &Search
                 binary.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            // Most encodings spell ASCII alike, so that their files need a look only for a pattern with more than that.
+            // Most encodings share ASCII, so their files are checked only for patterns with other characters.
             if (is_binary || !is_ascii) && any.head(path).is_some_and(|head| is_unsupported_encoding(&head)) {
                 foreign.fetch_add(1, Ordering::Relaxed);
             }
@@ -121,27 +119,27 @@ fn examine_searched(search: &GrepRun<'_>, exact: &RegexMatcher, visited: &Search
     SearchedFileStats { other_case, binary, foreign }
 }
 
-/// Whether these bytes begin a text that is not UTF-8 and that the searcher does not decode.
+/// Whether these bytes start a text that is not UTF-8 and that the searcher does not decode.
 pub(crate) fn is_unsupported_encoding(head: &[u8]) -> bool {
-    // With a mark, the searcher reads it as what it is.
+    // With a byte order mark the searcher decodes it.
     if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
         return false;
     }
     if head.contains(&0) {
         return looks_like_utf16(head);
     }
-    // The end of what was read may be in the middle of a letter.
+    // The last character of the probe may be incomplete.
     std::str::from_utf8(head).is_err_and(|error| error.error_len().is_some())
 }
 
-/// UTF-16 without a mark: of most pairs, one and the same half is zero.
+/// UTF-16 without a byte order mark: in most pairs the same half is zero.
 fn looks_like_utf16(head: &[u8]) -> bool {
     let pairs = head.len() / 2;
     let zeros = |half: usize| head.chunks_exact(2).filter(|pair| pair[half] == 0 && pair[1 - half] != 0).count();
     pairs > 1 && zeros(0).max(zeros(1)) * 4 > pairs * 3
 }
 
-/// All files but those that were searched before, which do not match: a match is in one that was passed over.
+/// Searches the files that were skipped. Those searched before do not match.
 fn examine_skipped(
     search: &GrepRun<'_>,
     everything: IgnoreOptions,
@@ -154,7 +152,7 @@ fn examine_skipped(
         let mut eye = FileSearcher::new(search, BinaryMode::Stop);
         move |path: &Path| {
             let beneath_start = path.strip_prefix(&search.start.real).unwrap_or(path);
-            // What a repository keeps for itself is nobody's text.
+            // Files inside `.git` are not source text.
             let is_git = beneath_start.components().any(|part| part.as_os_str() == ".git");
             if is_git || visited.has(path) || seen.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
                 return;

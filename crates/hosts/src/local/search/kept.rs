@@ -1,4 +1,4 @@
-//! The hits of all files, of which only the first ones by path are kept while the others are still being found.
+//! Collects the hits of all files and keeps only the first ones by path during the search.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -6,15 +6,14 @@ use helve_contract::ports::{FileMatches, GrepOutputMode, GrepQuery, GrepResult, 
 
 use super::sink::hit_bytes;
 
-/// Room for hits that an offset will leave out, which is not known before all are found.
+/// The buffer for hits that the offset will skip; that is unknown before the search ends.
 const OFFSET_BUFFER_BYTES: usize = 64 << 20;
 
-/// What has been found so far.
+/// The results so far.
 pub(crate) struct SearchResults {
     files: BTreeMap<PathBuf, SizedHits>,
-    /// The most matches (files, where only those are asked for) that can be in the answer.
+    /// The maximum number of matches (or files) in the answer.
     most: usize,
-    /// The most bytes.
     room: usize,
     held: usize,
     bytes: usize,
@@ -22,7 +21,7 @@ pub(crate) struct SearchResults {
     total_files: u64,
 }
 
-/// The hits of a file, and what they weigh.
+/// The hits of a file and their size.
 struct SizedHits {
     hits: FileMatches,
     bytes: usize,
@@ -49,7 +48,7 @@ impl SearchResults {
         self.held += units;
         self.bytes += bytes;
         self.files.insert(hits.path.clone(), SizedHits { hits, bytes, units });
-        // The last by path goes when those before it fill the answer. Whatever comes later only pushes it further out.
+        // Drops the last file by path when the files before it fill the answer.
         while let Some(last) = self.files.last_entry() {
             let (units, bytes) = (last.get().units, last.get().bytes);
             if self.files.len() == 1 || (self.held - units < self.most && self.bytes - bytes <= self.room) {
@@ -61,7 +60,7 @@ impl SearchResults {
         }
     }
 
-    /// The answer: what is left after the offset, up to the limits.
+    /// The answer: the results after the offset, within the limits.
     pub(crate) fn finish(self, grep: &GrepQuery) -> GrepResult {
         let mut matches = GrepResult { total: self.total, total_files: self.total_files, ..GrepResult::default() };
         let mut cut = ResultWindow { skip: grep.offset, left: grep.limit.unwrap_or(usize::MAX), bytes: grep.max_bytes };
@@ -85,17 +84,17 @@ impl SearchResults {
     }
 }
 
-/// The most matches that can matter.
+/// The maximum number of matches to keep.
 pub(crate) fn max_matches(grep: &GrepQuery) -> usize {
     grep.limit.map_or(usize::MAX, |limit| limit.saturating_add(grep.offset))
 }
 
-/// The most bytes that can matter.
+/// The maximum number of bytes to keep.
 pub(crate) fn max_bytes(grep: &GrepQuery) -> usize {
     if grep.offset == 0 { grep.max_bytes } else { grep.max_bytes.saturating_add(OFFSET_BUFFER_BYTES) }
 }
 
-/// What may still be kept.
+/// The remaining capacity.
 struct ResultWindow {
     skip: usize,
     left: usize,
@@ -103,7 +102,7 @@ struct ResultWindow {
 }
 
 impl ResultWindow {
-    /// A file counts as one.
+    /// Counts the file as one.
     fn take_file(&mut self, hits: &FileMatches) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
@@ -119,7 +118,7 @@ impl ResultWindow {
         true
     }
 
-    /// Each match counts, with the lines around it.
+    /// Counts each match, with its context lines.
     fn take_lines(&mut self, hits: Vec<MatchLine>, (before, after): (usize, usize)) -> Vec<MatchLine> {
         let matches: Vec<usize> = (0..hits.len()).filter(|at| hits[*at].kind == MatchLineKind::Match).collect();
         if self.skip >= matches.len() {

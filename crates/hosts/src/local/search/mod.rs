@@ -1,4 +1,4 @@
-//! Searching contents as ripgrep does, with its own searcher and matcher; what is shown is decided elsewhere.
+//! Content search with ripgrep's searcher and matcher. The tools format the results.
 
 mod absence;
 mod kept;
@@ -17,14 +17,14 @@ use super::{
 };
 use run::GrepRun;
 
-// What a search in memory shares.
+// Shared with the search in memory.
 pub(crate) use absence::is_unsupported_encoding;
 pub(crate) use kept::{SearchResults, max_bytes, max_matches};
 pub(crate) use pattern::{FileFilters, filters, matcher};
 pub(crate) use run::{BinaryMode, searcher};
 pub(crate) use sink::{CollectOptions, HitCollector};
 
-/// Searches a file, or the files beneath a folder.
+/// Searches a file, or the files beneath a directory.
 pub(super) fn grep(beneath: &Beneath, path: &SafePath, grep: &GrepQuery, clock: &WalkDeadline) -> Result<GrepResult> {
     let start = WalkRoot::resolve(beneath, path)?;
     if matches!(start.kind, FileKind::Other | FileKind::Link) {

@@ -1,4 +1,4 @@
-//! What to look for and in which files: patterns, globs and types, with ripgrep's meaning.
+//! Patterns, globs and file types, with ripgrep's semantics.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use ignore::{
     types::{FileTypeDef, Types, TypesBuilder},
 };
 
-/// The most memory that a compiled pattern may take, and its cache.
+/// The memory limit of a compiled pattern, and of its cache.
 const MAX_REGEX_BYTES: usize = 10 << 20;
 
-/// The matcher of a search.
+/// Compiles the matcher of a search.
 pub(crate) fn matcher(grep: &GrepQuery) -> Result<RegexMatcher> {
     let mut builder = RegexMatcherBuilder::new();
     builder
@@ -42,17 +42,17 @@ pub(crate) fn matcher(grep: &GrepQuery) -> Result<RegexMatcher> {
     })
 }
 
-/// Which files a search looks into.
 pub(crate) struct FileFilters {
     pub(crate) globs: Override,
     pub(crate) types: Types,
 }
 
-/// Reads the globs and the type of a search. Globs count from the root, as ripgrep's count from where it runs.
+/// Parses the globs and the type of a search. Globs are relative to the root, as ripgrep's are to its working
+/// directory.
 pub(crate) fn filters(root: &Path, grep: &GrepQuery) -> Result<FileFilters> {
     let mut globs = OverrideBuilder::new(root);
     for glob in &grep.globs {
-        // A path that starts here has no `./` in it.
+        // Paths here have no `./` prefix.
         globs
             .add(glob.strip_prefix("./").unwrap_or(glob))
             .map_err(|error| Error::failed(format!("`{glob}` is not a glob: {error}")))?;
@@ -72,7 +72,7 @@ pub(crate) fn filters(root: &Path, grep: &GrepQuery) -> Result<FileFilters> {
     Ok(FileFilters { globs, types })
 }
 
-/// Who names a type by the ending of its files is told its name; for other words, those that are spelt alike.
+/// Suggests the type that owns the extension, or types with similar names.
 fn unknown_type_error(wanted: &str, known: &[FileTypeDef]) -> Error {
     let ending = format!("*.{}", wanted.trim_start_matches('.'));
     let ends = |it: &&FileTypeDef| it.globs().contains(&ending);

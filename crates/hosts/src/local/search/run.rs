@@ -30,19 +30,19 @@ use crate::local::{
     walk::{WalkDeadline, WalkRoot, builder},
 };
 
-/// The most memory for one line, or for one file where matches may span lines.
+/// The memory limit of one line, or of one file in multi-line searches.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
-/// The largest binary file that is searched for a match beside the text files of a folder.
+/// The maximum size of a binary file that a directory search checks for a match.
 const MAX_BINARY: u64 = 8 << 20;
 
-/// How many files that were left out are named.
+/// The maximum number of skipped files that are named.
 const MAX_SKIPPED: usize = 10;
 
-/// How much of a file tells its encoding.
+/// How many bytes are read to detect the encoding.
 const ENCODING_PROBE_BYTES: u64 = 256 << 10;
 
-/// Everything that a search needs to know.
+/// The inputs of a search.
 #[derive(Clone, Copy)]
 pub(super) struct GrepRun<'a> {
     pub(super) beneath: &'a Beneath,
@@ -53,17 +53,17 @@ pub(super) struct GrepRun<'a> {
     pub(super) clock: &'a WalkDeadline,
 }
 
-/// What is done with a file in which bytes are zero.
+/// How to treat a file with zero bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BinaryMode {
-    /// It is left at the first of them.
+    /// Stop at the first zero byte.
     Stop,
-    /// It is searched whole; that it matches is all that is said of it.
+    /// Search the whole file, but report only that it matches.
     Search,
 }
 
 impl GrepRun<'_> {
-    /// Searches. What could not be searched is counted.
+    /// Runs the search and counts files that could not be searched.
     pub(super) fn run(&self, noise: IgnoreOptions) -> Result<GrepResult> {
         let kept = Mutex::new(SearchResults::new(self.grep));
         let searched = AtomicU64::new(0);
@@ -117,7 +117,7 @@ impl GrepRun<'_> {
         Ok(matches)
     }
 
-    /// Why a file took too much memory.
+    /// The skip reason for a file that needs too much memory.
     fn too_large(&self) -> SkipReason {
         if self.grep.multiline {
             SkipReason::TooLarge(MAX_LINE_BYTES as u64)
@@ -126,7 +126,7 @@ impl GrepRun<'_> {
         }
     }
 
-    /// A file that was named is searched even if it is binary.
+    /// Searches a named file even if it is binary.
     fn search_named_file<'m>(
         &'m self,
         add: &dyn Fn(&Path, HitCollector<'m>),
@@ -145,7 +145,7 @@ impl GrepRun<'_> {
         Ok(())
     }
 
-    /// Every file of the tree that is to be searched, on all cores. Says which folders are not ours to read.
+    /// Visits every file of the tree on all cores. Returns the directories that could not be read.
     pub(super) fn for_each_file<V: FnMut(&Path) + Send>(
         &self,
         noise: IgnoreOptions,
@@ -187,7 +187,7 @@ impl GrepRun<'_> {
     }
 }
 
-/// The path that an error of the walk is about.
+/// The path of a walk error.
 fn path_of(error: &ignore::Error) -> Option<&Path> {
     match error {
         ignore::Error::WithPath { path, .. } => Some(path),
@@ -196,7 +196,7 @@ fn path_of(error: &ignore::Error) -> Option<&Path> {
     }
 }
 
-/// Whether there is no such file any more, or no regular one: it is not left out, but gone.
+/// Whether the file no longer exists or is no longer regular; it does not count as skipped.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || error.raw_os_error().is_some_and(|code| matches!(code, libc::ELOOP | libc::EXDEV | libc::ENXIO))
@@ -210,11 +210,10 @@ fn is_closed(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Why a file could not be searched.
 pub(super) enum SearchFailure {
-    /// A line, or the file where matches may span lines, takes too much memory.
+    /// A line, or the file in a multi-line search, needs too much memory.
     TooLarge,
-    /// It is gone, or not ours to read, or became something else.
+    /// The file is gone, unreadable, or no longer a regular file.
     Unreadable(io::Error),
 }
 
@@ -223,20 +222,20 @@ pub(super) struct FileSearcher<'a> {
     search: &'a GrepRun<'a>,
     binary: BinaryMode,
     searcher: Searcher,
-    /// A long line has made the searcher's buffer grow.
+    /// Whether a long line has grown the searcher's buffer.
     buffer_grown: bool,
     ask: CollectOptions,
     slurp: SlurpMode,
 }
 
-/// The size of a searcher's buffer, as long as no line is longer.
+/// The initial size of a searcher's buffer.
 const SEARCH_BUFFER_BYTES: usize = 64 << 10;
 
-/// Whether a file is read whole before it is searched.
+/// Whether a file is read completely before the search.
 #[derive(Clone, Copy)]
 enum SlurpMode {
     Never,
-    /// When it is smaller than this. ripgrep maps a file that is named into memory, and so sees zero bytes as they are.
+    /// Files below this size. ripgrep maps a named file into memory and therefore sees all zero bytes.
     UpTo(u64),
 }
 
@@ -258,7 +257,7 @@ impl<'a> FileSearcher<'a> {
         Self { search, binary, searcher, buffer_grown: false, ask, slurp: whole }
     }
 
-    /// The beginning of a file, as much as tells its encoding.
+    /// Reads the start of a file to detect its encoding.
     pub(super) fn head(&self, path: &Path) -> Option<Vec<u8>> {
         let GrepRun { beneath, start, .. } = *self.search;
         let file = File::from(beneath.open_no_links(&start.top, path, READ_FLAGS).ok()?);
@@ -267,7 +266,7 @@ impl<'a> FileSearcher<'a> {
         Some(bytes)
     }
 
-    /// Looks for a match in a file that was left because it is binary, unless it is very large.
+    /// Searches a skipped binary file for a match, unless it is very large.
     fn look_at_binary(&mut self, path: &Path) -> Option<SkipReason> {
         let GrepRun { beneath, start, .. } = *self.search;
         let file = File::from(beneath.open_no_links(&start.top, path, READ_FLAGS).ok()?);
@@ -278,13 +277,13 @@ impl<'a> FileSearcher<'a> {
         (found.count > 0).then_some(SkipReason::BinaryMatch)
     }
 
-    /// Searches a file, which must be where its path says, without any link.
+    /// Searches a file, which must have no link in its path.
     pub(super) fn search(&mut self, path: &Path) -> Result<HitCollector<'a>, SearchFailure> {
         let GrepRun { beneath, start, matcher, clock, .. } = *self.search;
         let fd = beneath
             .open_no_links(&start.top, path, READ_FLAGS)
             .map_err(|errno| SearchFailure::Unreadable(errno.into()))?;
-        // A grown buffer would see zero bytes earlier, so that what is said of a file would hang on the file before it.
+        // A grown buffer would detect zero bytes earlier, so the result would depend on the previous file.
         if std::mem::take(&mut self.buffer_grown) {
             self.searcher = searcher(self.search.grep, self.binary);
         }
@@ -325,7 +324,7 @@ pub(crate) fn searcher(grep: &GrepQuery, binary: BinaryMode) -> Searcher {
         .build()
 }
 
-/// A file that ends when the time is up, and that notices how much is wanted of it at once.
+/// A reader that ends at the deadline and records the largest requested read.
 struct DeadlineReader<'a> {
     file: File,
     clock: &'a WalkDeadline,

@@ -1,4 +1,4 @@
-//! What the searcher finds in one file, as hits. Counts and lines are those that ripgrep prints.
+//! Converts what the searcher finds in one file into hits. Counts and lines are those that ripgrep prints.
 
 use std::io;
 
@@ -7,31 +7,31 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 use helve_contract::ports::{GrepOutputMode, MatchLine, MatchLineKind};
 
-/// How far behind a match a pattern may look ahead when its matches are found again one by one.
+/// The maximum lookahead behind a match when its matches are located again.
 const LOOKAHEAD_BYTES: usize = 128;
 
-/// Lines up to this many bytes are kept whole, and where they match is not looked up.
+/// Lines up to this size are kept whole without locating the match.
 const SHORT_LINE: usize = 500;
-/// Of a line with more bytes than this a part is kept.
+/// Longer lines are truncated.
 const LONG_LINE: usize = 8 << 10;
-/// How much of a long line is kept before and after the begin of its first match.
+/// How many bytes of a long line are kept before and after the start of its first match.
 const WINDOW: (usize, usize) = (2 << 10, 4 << 10);
 
-/// What a search wants to know about a file.
+/// Which information a search collects from a file.
 #[derive(Clone, Copy)]
 pub(crate) struct CollectOptions {
     pub(crate) output: GrepOutputMode,
-    /// Each match by itself.
+    /// Report each match separately.
     pub(crate) only_matching: bool,
     /// A match may span lines.
     pub(crate) multiline: bool,
-    /// Keep no more than this many matches of one file …
+    /// The maximum number of matches kept per file.
     pub(crate) most: usize,
-    /// … and bytes of lines.
+    /// The maximum number of bytes kept per file.
     pub(crate) bytes: usize,
 }
 
-/// What a hit weighs: its line and the end of it.
+/// The size of a hit: its line and the line ending.
 pub(crate) fn hit_bytes(hit: &MatchLine) -> usize {
     hit.text.len() + 1
 }
@@ -40,17 +40,14 @@ pub(crate) fn hit_bytes(hit: &MatchLine) -> usize {
 pub(crate) struct HitCollector<'m> {
     ask: CollectOptions,
     matcher: &'m RegexMatcher,
-    /// Lines that match (matches, where they span lines or are asked for one by one).
+    /// Matching lines (or matches, in multi-line and only-matching searches).
     pub(crate) count: u64,
-    /// The lines that were kept.
     pub(crate) hits: Vec<MatchLine>,
-    /// How many bytes they have.
     pub(crate) bytes: usize,
-    /// How many of them are matches.
     pub(crate) kept: usize,
-    /// Where the file turned out to be binary.
+    /// The offset of the first zero byte, if the file is binary.
     pub(crate) binary: Option<u64>,
-    /// Enough is kept; the rest is only counted.
+    /// The limit is reached; further matches are only counted.
     is_full: bool,
     matches: Vec<Match>,
 }
@@ -84,7 +81,7 @@ impl<'m> HitCollector<'m> {
         self.hits.push(hit);
     }
 
-    /// A line, or of a very long one the part around its first match.
+    /// A line, or the part around the first match of a very long line.
     fn hit(&self, kind: MatchLineKind, line: u64, text: &[u8]) -> MatchLine {
         if text.len() <= SHORT_LINE {
             return MatchLine::line(kind, line, text);
@@ -99,7 +96,7 @@ impl<'m> HitCollector<'m> {
         MatchLine { at: at - from, left_out: (from, text.len() - to), ..MatchLine::line(kind, line, &text[from..to]) }
     }
 
-    /// Finds the single matches within the lines that match.
+    /// Locates the matches within matching lines.
     fn find_each(&mut self, found: &SinkMatch<'_>) -> io::Result<()> {
         let (buffer, range) = (found.buffer(), found.bytes_range_in_buffer());
         let end = if self.ask.multiline {
@@ -120,7 +117,7 @@ impl<'m> HitCollector<'m> {
                 true
             })
             .map_err(io::Error::other)?;
-        // An empty match behind the last byte is none.
+        // An empty match after the last byte does not count.
         if matches.last().is_some_and(|last| last.is_empty() && last.start() >= range.len()) {
             matches.pop();
         }
@@ -141,7 +138,7 @@ impl<'m> HitCollector<'m> {
         self.matches = matches;
     }
 
-    /// Matches that span lines are shown line by line: of each line the parts that are in a match.
+    /// Splits multi-line matches into lines and keeps the matched part of each.
     fn push_parts(&mut self, first: u64, bytes: &[u8], matches: &[Match]) {
         let mut start = 0;
         for (line, number) in bytes.split_inclusive(|byte| *byte == b'\n').zip(first..) {
@@ -162,7 +159,7 @@ impl<'m> HitCollector<'m> {
         }
     }
 
-    /// Whether a file that is searched whole, binary or not, has turned out to be binary: then no line of it is shown.
+    /// Whether a fully searched file is binary; then no line of it is shown.
     fn is_converted(&self, searcher: &Searcher) -> bool {
         searcher.binary_detection().convert_byte().is_some() && self.binary.is_some()
     }
@@ -178,7 +175,7 @@ impl Sink for HitCollector<'_> {
                 self.count = 1;
                 return Ok(false);
             }
-            // A pattern that cannot match a line break is counted by lines, as ripgrep does.
+            // A pattern that cannot match a line break is counted by lines, as in ripgrep.
             GrepOutputMode::Counts if self.ask.only_matching || searcher.multi_line_with_matcher(self.matcher) => {
                 self.find_each(found)?;
                 self.count += (self.matches.len() as u64).max(1);
@@ -220,7 +217,7 @@ impl Sink for HitCollector<'_> {
         Ok(true)
     }
 
-    /// A count of a file that was left because it is binary would mislead, so there is none.
+    /// A count of a partially searched binary file would mislead, so there is none.
     fn finish(&mut self, searcher: &Searcher, finish: &SinkFinish) -> io::Result<()> {
         if self.ask.output != GrepOutputMode::Lines {
             self.binary = finish.binary_byte_offset();
@@ -232,7 +229,7 @@ impl Sink for HitCollector<'_> {
     }
 }
 
-/// The next place at or after this one where a letter of UTF-8 begins.
+/// The next UTF-8 character boundary at or after this offset.
 fn boundary(text: &[u8], at: usize) -> usize {
     let is_inside = |at: &usize| text.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
     (at..at + 4).find(|at| !is_inside(at)).unwrap_or(at).min(text.len())

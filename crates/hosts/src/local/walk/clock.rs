@@ -1,4 +1,4 @@
-//! When a walk has to end: its time is up, or nobody waits for it any more.
+//! The deadline of a walk: a timeout or the cancellation of the caller.
 
 use std::{
     sync::{
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tells a walk when to end.
+/// Signals a walk to end.
 #[derive(Clone)]
 pub(in crate::local) struct WalkDeadline {
     until: Instant,
@@ -16,7 +16,7 @@ pub(in crate::local) struct WalkDeadline {
     expired: Arc<AtomicBool>,
 }
 
-/// Ends the walk when dropped: held by whoever waits for it.
+/// Ends the walk when dropped; the caller holds it.
 pub(in crate::local) struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -26,7 +26,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl WalkDeadline {
-    /// A clock that runs from now, and the right to stop it.
+    /// Starts the deadline now and returns it with its cancellation handle.
     pub(in crate::local) fn start(patience: Duration) -> (Self, CancelOnDrop) {
         let stopped = Arc::new(AtomicBool::new(false));
         let now = Instant::now();
@@ -34,13 +34,12 @@ impl WalkDeadline {
         (Self { until, stopped: stopped.clone(), expired: Arc::default() }, CancelOnDrop(stopped))
     }
 
-    /// The same, but with less time from now on.
+    /// The same deadline with a shorter timeout from now on.
     pub(in crate::local) fn shorter(&self, patience: Duration) -> Self {
         let until = Instant::now().checked_add(patience).map_or(self.until, |then| then.min(self.until));
         Self { until, stopped: self.stopped.clone(), expired: Arc::default() }
     }
 
-    /// Whether to end now.
     pub(in crate::local) fn is_expired(&self) -> bool {
         let over = self.stopped.load(Ordering::Relaxed) || Instant::now() >= self.until;
         if over {
@@ -49,7 +48,7 @@ impl WalkDeadline {
         over
     }
 
-    /// Whether anybody was told to end.
+    /// Whether any walker has reached the deadline.
     pub(in crate::local) fn was_hit(&self) -> bool {
         self.expired.load(Ordering::Relaxed)
     }

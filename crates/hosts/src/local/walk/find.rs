@@ -20,10 +20,10 @@ use crate::local::{
     files::{kind, modified},
 };
 
-/// How long it looks for what it passed over, when it found nothing.
+/// How long skipped files are searched after an empty result.
 const SKIPPED_SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Finds files by name, beneath a folder. Links are not followed.
+/// Finds files by name beneath a directory. Does not follow links.
 pub(in crate::local) fn find(
     beneath: &Beneath,
     path: &SafePath,
@@ -42,7 +42,7 @@ pub(in crate::local) fn find(
     if all.total == 0 && !found.partial && find.noise != everything {
         found.passed_over = walk(&start, find, &wanted, everything, &clock.shorter(SKIPPED_SEARCH_TIMEOUT)).total;
     }
-    // What was found by path is looked at again beneath the root, so that a swapped folder shows nothing from outside.
+    // Each hit is opened again beneath the root, so that a swapped directory shows nothing from outside.
     for hit in all.hits {
         if let Ok(fd) = beneath.open_no_links(&start.top, &hit.path, OFlags::PATH | OFlags::NOFOLLOW)
             && let Ok(stat) = fstat(&fd)
@@ -53,14 +53,11 @@ pub(in crate::local) fn find(
     Ok(found)
 }
 
-/// Which names are wanted.
 pub(crate) enum NameFilter {
     All,
-    /// The name contains this.
     Contains(Vec<u8>),
-    /// The name matches.
     Name(GlobSet),
-    /// The path beneath the start matches; it begins with these folders.
+    /// The path beneath the start matches; it has this literal prefix.
     Path(GlobSet, PathBuf),
 }
 
@@ -72,14 +69,14 @@ impl NameFilter {
         if !find.whole_path && !pattern.contains('/') && !is_wild(pattern) {
             return Ok(Self::Contains(pattern.as_bytes().to_vec()));
         }
-        // Beneath any folders, or none: that is the name alone, which is less to look at.
+        // `**/NAME` matches the name alone, which is cheaper.
         let name = pattern.strip_prefix("**/").filter(|it| !it.is_empty() && !it.contains('/'));
         let glob = GlobBuilder::new(name.unwrap_or(pattern))
             .literal_separator(true)
             .backslash_escape(true)
             .empty_alternates(true)
             .build()
-            // A set of one: unlike a lone matcher, it knows plain patterns such as `**/*.rs` from others.
+            // A set of one glob: unlike a single matcher, it has fast paths for patterns such as `**/*.rs`.
             .and_then(|glob| GlobSet::builder().add(glob).build())
             .map_err(|error| Error::failed(format!("the pattern `{pattern}` is not a glob: {}", error.kind())))?;
         if name.is_some() || !find.whole_path && !pattern.contains('/') {
@@ -103,7 +100,7 @@ impl NameFilter {
         }
     }
 
-    /// Whether something wanted can be in a folder.
+    /// Whether a directory can contain matches.
     fn can_be_in(&self, folder: &Path) -> bool {
         match self {
             Self::Path(_, first) => folder.starts_with(first) || first.starts_with(folder),
@@ -112,14 +109,13 @@ impl NameFilter {
     }
 }
 
-/// One file that is wanted.
 struct FindMatch {
-    /// Its last change, where the order asks for it.
+    /// The modification time, if the order needs it.
     modified: Option<SystemTime>,
     path: PathBuf,
 }
 
-/// What was found: the first `limit` in order, and how many there are.
+/// The first `limit` matches in order, and the total.
 #[derive(Default)]
 struct FindMatches {
     hits: Vec<FindMatch>,
@@ -127,9 +123,9 @@ struct FindMatches {
 }
 
 impl FindMatches {
-    /// Keeps the first of them. Called now and then while collecting, so that a huge tree needs little memory.
+    /// Keeps the first matches. Called repeatedly during the walk to bound memory.
     fn trim(&mut self, limit: usize) {
-        // Where the order is by path, no time is known, and all times are equal.
+        // In path order all times are unset and equal.
         self.hits.sort_unstable_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
         self.hits.truncate(limit);
     }
@@ -144,7 +140,7 @@ fn walk(
 ) -> FindMatches {
     let all = Mutex::new(FindMatches::default());
     let mut builder = builder(start, noise);
-    // Most names are not wanted. They are left where they are met, before the walker makes work of them.
+    // Most names do not match. The filter drops them before the walker processes them.
     let (top, sought) = (start.on_host(), wanted.clone());
     builder.filter_entry(move |entry| {
         entry.file_type().is_some_and(|it| it.is_dir())
@@ -159,13 +155,13 @@ fn walk(
     all
 }
 
-/// One thread's part of a walk; handed over when dropped.
+/// One thread's part of a walk; merged when dropped.
 struct FindVisitor<'a> {
     start: &'a WalkRoot<'a>,
     find: &'a FindQuery,
     wanted: &'a NameFilter,
     clock: &'a WalkDeadline,
-    /// How many folders and wanted names it met.
+    /// The number of directories and matching names seen.
     visited: u32,
     own: FindMatches,
     all: &'a Mutex<FindMatches>,
@@ -173,7 +169,7 @@ struct FindVisitor<'a> {
 
 impl FindVisitor<'_> {
     fn visit(&mut self, entry: Option<DirEntry>) -> WalkState {
-        // To look at the clock takes as long as to match a name.
+        // Checking the clock costs as much as matching a name.
         if self.visited.is_multiple_of(16) && self.clock.is_expired() {
             return WalkState::Quit;
         }

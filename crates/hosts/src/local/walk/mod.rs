@@ -1,4 +1,4 @@
-//! Walking a tree as ripgrep does: ignore files, hidden files, types and globs mean what they mean there.
+//! Directory walks with ripgrep's semantics for ignore files, hidden files, types and globs.
 
 mod clock;
 mod find;

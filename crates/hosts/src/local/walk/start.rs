@@ -1,4 +1,4 @@
-//! Where a walk starts, and what it passes over.
+//! The start of a walk and the filters of the walker.
 
 use std::{
     ffi::OsStr,
@@ -19,17 +19,15 @@ use rustix::{
 
 use crate::local::{beneath::Beneath, fault::FsError, files::kind, names::is_temporary};
 
-/// The start of a walk, found beneath its root.
+/// The start of a walk, resolved beneath its root.
 pub(in crate::local) struct WalkRoot<'a> {
-    /// What was asked for.
+    /// The requested path.
     pub(in crate::local) path: &'a SafePath,
-    /// The handle of the root.
     pub(in crate::local) top: Arc<OwnedFd>,
-    /// Where the start really is, beneath the root.
+    /// The resolved path of the start, beneath the root.
     pub(in crate::local) real: PathBuf,
-    /// What it is.
     pub(in crate::local) kind: FileKind,
-    /// Some rule forbids reading something.
+    /// Whether any rule denies reads.
     has_deny_rules: bool,
 }
 
@@ -40,7 +38,7 @@ impl<'a> WalkRoot<'a> {
         let (top, kind) = (beneath.root_handle(path)?, kind(&stat));
         let real = opened.real.unwrap_or_else(|| path.relative().to_owned());
         if kind == FileKind::Folder {
-            // The walker passes over what it may not read; at the start that would look like an empty folder.
+            // The walker skips unreadable directories; at the start that would look like an empty directory.
             beneath
                 .open_no_links(&top, &real, OFlags::RDONLY | OFlags::DIRECTORY)
                 .map_err(|errno| FsError::from(errno).with_path(path))?;
@@ -48,26 +46,26 @@ impl<'a> WalkRoot<'a> {
         Ok(Self { path, top, real, kind, has_deny_rules: path.rules().iter().any(|rule| rule.denies == Access::Read) })
     }
 
-    /// Where the walker starts: it lists names by path, and everything it finds is opened beneath the root's handle.
+    /// The path for the walker: it lists names by path, and every hit is opened beneath the root's handle.
     pub(in crate::local) fn on_host(&self) -> PathBuf {
         let dir = &self.path.root().dir;
         if self.real.as_os_str().is_empty() { dir.clone() } else { dir.join(&self.real) }
     }
 
-    /// The path of something met, beneath the root; nothing for what must not be seen.
+    /// The path of an entry beneath the root; `None` if a rule hides it.
     pub(in crate::local) fn relative<'p>(&self, met: &'p Path) -> Option<&'p Path> {
         let relative = strip_dir(&self.path.root().dir, met)?;
         let bytes = relative.as_os_str().as_bytes();
         if is_temporary(&bytes[memchr::memrchr(b'/', bytes).map_or(0, |at| at + 1)..]) {
             return None;
         }
-        // Whoever starts at a file named it; what is met beneath a folder was found.
+        // A file that the caller named is exempt; entries found beneath a directory are checked.
         let denied = self.has_deny_rules && relative != self.real && !self.path.may_find(relative);
         (!denied).then_some(relative)
     }
 }
 
-/// A path beneath a folder. The walker spells its paths as it spells the folder, so that bytes are compared and not names.
+/// Strips a directory prefix. The walker keeps the spelling of the directory, so a comparison of bytes suffices.
 pub(super) fn strip_dir<'p>(folder: &Path, path: &'p Path) -> Option<&'p Path> {
     let (folder, path) = (folder.as_os_str().as_bytes(), path.as_os_str().as_bytes());
     let rest = path.strip_prefix(folder)?;
@@ -76,7 +74,7 @@ pub(super) fn strip_dir<'p>(folder: &Path, path: &'p Path) -> Option<&'p Path> {
     Some(Path::new(OsStr::from_bytes(rest)))
 }
 
-/// How many threads walk: all cores, to a degree.
+/// The number of walker threads: all cores, up to a limit.
 fn thread_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(12)
 }

@@ -1,4 +1,4 @@
-//! The check of one command: begun before it runs, finished when all of it has ended.
+//! The check of one command: starts before it runs and finishes when all its processes have ended.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     supervise::Mounts,
 };
 
-/// A command that runs, until the check after it.
+/// A pending check of a running command.
 #[derive(Default)]
 pub(crate) struct Check {
     pub(super) pending: Option<Pending>,
@@ -20,10 +20,10 @@ pub(crate) struct Check {
 pub(super) struct Pending {
     pub(super) integrity: Arc<Integrity>,
     pub(super) states: Vec<Arc<AsyncMutex<State>>>,
-    /// Whether files are moved, or only reported.
+    /// Whether files are moved or only reported.
     pub(super) is_enforced: bool,
     pub(super) git: Git,
-    /// What keeps the git folders as they are.
+    /// What keeps the git directories as they are.
     pub(super) mounts: Mounts,
 }
 
@@ -34,14 +34,14 @@ impl Check {
         self
     }
 
-    /// The mounts that keep git folders as they are while the command runs.
+    /// The mounts that keep git directories as they are while the command runs.
     pub(in crate::sandbox) fn mounts(&self) -> Mounts {
         self.pending.as_ref().map(|pending| pending.mounts.clone()).unwrap_or_default()
     }
 
-    /// To be called when the command and all that it started have ended; what to tell.
+    /// Call it when the command and all its processes have ended; returns the messages.
     ///
-    /// The check goes on where the caller is cancelled.
+    /// The check continues if the caller is cancelled.
     pub(crate) async fn finish(mut self) -> Vec<String> {
         let (pending, path_rules) = (self.pending.take(), self.path_rules.take());
         if pending.is_none() && path_rules.is_none() {
@@ -50,8 +50,8 @@ impl Check {
         tokio::spawn(finish_both(pending, path_rules)).await.unwrap_or_default()
     }
 
-    /// To be called when nobody waits for the command any more: the check is done once it has ended, and the next command's
-    /// reply has what was found. Where that is too late, the next start does the check.
+    /// Schedules the check for a command that nobody waits for. The next command's reply contains the result; if the
+    /// process ends first, the next start does the check.
     pub(crate) fn after(mut self, ended: impl Future<Output = ()> + Send + 'static) {
         let (pending, path_rules) = (self.pending.take(), self.path_rules.take());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -65,7 +65,7 @@ impl Check {
 
 impl Drop for Check {
     fn drop(&mut self) {
-        // The command could not be started, or nobody waits for it.
+        // The command could not be started, or its caller was dropped.
         let (pending, path_rules) = (self.pending.take(), self.path_rules.take());
         if let (true, Ok(runtime)) = (pending.is_some(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(finish_silently(pending, path_rules));
