@@ -1,4 +1,5 @@
-//! Every built-in tool, one file each. They know only the contract; files and programs come from the ports of a call.
+//! All built-in tools, one file each. They depend only on the contract; files and programs come from the ports of a
+//! call.
 
 pub mod agents;
 pub mod artifacts;

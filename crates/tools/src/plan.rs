@@ -1,4 +1,4 @@
-//! Planning: any tool on the session in memory that plans are drafted in. Nothing of it reaches the world.
+//! Planning: any tool, run on the in-memory session for drafts. Nothing changes outside it.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ pub struct Draft<T>(pub T);
 
 impl<T: Tool> Tool for Draft<T> {
     const NAME: &'static str = T::NAME;
-    /// Whatever it does, it does to the draft.
+    /// All effects are limited to the draft.
     const EFFECTS: Effects =
         if T::EFFECTS.is_read_only() { Effects::READS } else { Effects::READS.union(Effects::WRITES) };
     const NEEDS: PortSet = PortSet::of(&[Port::Draft]);
     const TIMEOUT: Duration = T::TIMEOUT;
     type Output = T::Output;
 
-    /// Only the command, for rules that forbid it: paths of the draft are none of the workspace, and the memory host
-    /// applies the path rules itself.
+    /// Reports only the command, for deny rules: paths of the draft are not in the workspace, and the memory host
+    /// applies the path rules.
     fn access(&self) -> Option<AccessRequest> {
         Some(match self.0.access()?.command.map(|it| it.line) {
             Some(CommandLine::Script(script)) => AccessRequest::command(CommandLine::OneOf(vec![script]), None),

@@ -1,4 +1,4 @@
-//! A workspace in memory: one line to set it up, make a call and see what is left.
+//! An in-memory workspace for tests: set it up, make a call, inspect the files.
 #![allow(dead_code, reason = "each tool's tests use what they need")]
 
 use std::{
@@ -22,15 +22,15 @@ use helve_contract::{
 /// Files by their path in the workspace.
 pub(crate) type FileMap = BTreeMap<String, Vec<u8>>;
 
-/// Calls a tool in its own words in a workspace with these files (`name/` is an empty folder), and gives back the
-/// reply and the files that are there afterwards.
+/// Calls a tool with JSON arguments in a workspace with these files (`name/` is an empty directory); returns the
+/// reply and the files afterwards.
 pub(crate) async fn call<T: Tool>(files: &[(&str, &str)], args: &str) -> (Reply, FileMap) {
     let memory = FakeHost::with(files);
     let reply = call_on::<T>(&memory, args).await;
     (reply, memory.files())
 }
 
-/// Calls a tool in its own words in a workspace that the test made.
+/// Calls a tool with JSON arguments in the test's workspace.
 pub(crate) async fn call_on<T: Tool>(memory: &FakeHost, args: &str) -> Reply {
     let args = serde_json::from_str(args).unwrap();
     Entry::from_tool::<T>().run(args, memory.call()).await.unwrap_or_else(Into::into)
@@ -41,7 +41,7 @@ pub(crate) async fn run<T: Tool>(memory: &FakeHost, tool: T) -> Result<T::Output
     tool.run(&memory.call()).await
 }
 
-/// The words of a reply are these.
+/// Asserts the text of a reply.
 #[track_caller]
 pub(crate) fn assert_text(reply: &Reply, want: &str) {
     assert_eq!(reply.full_text(), want);
@@ -58,7 +58,7 @@ pub(crate) enum FakeFile {
     Link(String),
     /// A FIFO or the like.
     Fifo,
-    /// A folder with nothing in it.
+    /// A directory with nothing in it.
     Folder,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct FakeHost {
 }
 
 impl FakeHost {
-    /// These files; a name that ends in `/` is an empty folder.
+    /// These files; a name that ends in `/` is an empty directory.
     pub(crate) fn with(files: &[(&str, &str)]) -> Self {
         let memory = Self::default();
         for (name, text) in files {
@@ -97,7 +97,7 @@ impl FakeHost {
         self.nodes().insert(name.into(), data);
     }
 
-    /// Somebody else writes these bytes right after the file is next read. Several wait in line.
+    /// Writes these bytes right after the next read of the file, as another process would. Several are queued.
     pub(crate) fn inject_write(&self, name: &str, bytes: impl Into<Vec<u8>>) {
         self.concurrent_writes.lock().unwrap_or_else(PoisonError::into_inner).push((name.into(), bytes.into()));
     }
@@ -177,7 +177,7 @@ impl FakeHost {
         Ok((found.map_or_else(|| path.relative().to_owned(), |(at, _)| at), created))
     }
 
-    /// Every path, folders included, with what it is.
+    /// Every path, directories included, with what it is.
     fn walk(&self, beneath: &Path) -> Vec<(PathBuf, FakeFile)> {
         let mut all = BTreeMap::new();
         for (path, data) in self.nodes().iter() {
@@ -391,7 +391,7 @@ impl Host for FakeHost {
     }
 }
 
-/// Documents of paper: a PDF has three pages, a picture is as large as it says.
+/// Fake documents: a PDF has three pages, an image has the size that it states.
 struct FakeDocuments;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! `agent_delegate`: gives a goal to an agent that is known by name, and waits for its answer.
+//! `agent_delegate`: gives a goal to a named agent and waits for its answer.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub struct AgentDelegateTool {
 /// What the other agent answered.
 #[derive(Clone, Debug)]
 pub struct AgentDelegateOutput(
-    /// How it stands.
+    /// The agent's report.
     pub AgentReport,
 );
 
@@ -81,7 +81,6 @@ impl Tool for AgentDelegateTool {
     }
 }
 
-/// The first words of a goal.
 fn goal_title(goal: &str) -> String {
     goal.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().chars().take(60).collect()
 }

@@ -1,4 +1,4 @@
-//! Other agents: start one, and give a goal to one that is known by name.
+//! Tools that start other agents or delegate a goal to a named one.
 
 mod delegate;
 pub(crate) mod spawn_agent;
@@ -15,7 +15,7 @@ use helve_contract::{
     ports::{AgentReport, AgentStatus},
 };
 
-/// The word for where an agent stands, as the dialects with tasks spell it.
+/// The state name that the dialects with tasks use.
 #[must_use]
 pub fn state_label(state: &AgentStatus) -> &'static str {
     match state {
@@ -26,7 +26,7 @@ pub fn state_label(state: &AgentStatus) -> &'static str {
     }
 }
 
-/// An agent's words between marks that they cannot end themselves: what it says is a report and no order.
+/// Fences an agent's report, so that its text is data and not an instruction.
 #[must_use]
 pub fn fence_report(report: &AgentReport) -> Reply {
     let words = report.text.trim();
@@ -38,7 +38,7 @@ pub fn fence_report(report: &AgentReport) -> Reply {
     }
 }
 
-/// The same, with a sentence before the marks and lines after them. The marks and the lines are never truncated.
+/// Like `fence_report`, with a sentence before the fence and lines after it, which are never truncated.
 pub(crate) fn fenced_between(before: &str, report: &AgentReport, after: &str) -> Reply {
     let mut reply = fence_report(report);
     reply.before.insert_str(0, before);

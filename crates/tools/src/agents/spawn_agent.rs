@@ -66,7 +66,7 @@ impl Tool for SpawnAgent {
     }
 }
 
-/// What the agent is to do, and the task whose subtask it is.
+/// The task document for the agent, with the parent task of a subtask.
 async fn task_document(room: &CallArtifacts<'_>, parent: Option<&str>, task: &str) -> Result<(String, Option<String>)> {
     if let Some(parent) = parent {
         let place = format!("{}/{task}.md", Subtask::dir(parent));
@@ -77,7 +77,7 @@ async fn task_document(room: &CallArtifacts<'_>, parent: Option<&str>, task: &st
     Ok((room.read_text(&format!("tasks/{task}.md")).await?, None))
 }
 
-/// How the agent of a subtask stands, as the list of subtasks spells it; `None`: nothing is known of it.
+/// The state of a subtask's agent, as the subtask list spells it; `None` if unknown.
 pub(crate) async fn subtask_status(call: &Call, agent: &str) -> Result<Option<&'static str>> {
     let report = call.agents().report(call, agent, WaitUntil::Now).await?;
     Ok(report.map(|report| super::state_label(&report.status)))

@@ -1,4 +1,4 @@
-//! `agent_start`: gives a piece of work to another agent, and waits for it or not.
+//! `agent_start`: gives work to another agent, and optionally waits for it.
 
 use std::time::Duration;
 
@@ -45,16 +45,16 @@ pub struct AgentStartTool {
     pub note: Option<String>,
 }
 
-/// An agent that was started, and has ended or not.
+/// An agent that was started.
 #[derive(Clone, Debug)]
 pub struct AgentStartOutput {
-    /// How it stands.
+    /// Its report.
     pub report: AgentReport,
-    /// What it was told.
+    /// Its prompt.
     pub prompt: String,
-    /// Whether the caller gets a message when an agent in the background ends.
+    /// Whether the caller gets a message when a background agent ends.
     pub reports_end: bool,
-    /// What the caller must know about how the order was understood.
+    /// A note about how the arguments were interpreted.
     pub note: Option<String>,
 }
 
@@ -147,7 +147,7 @@ impl AgentStartOutput {
 }
 
 impl From<AgentStartOutput> for Reply {
-    /// 004's shapes: `async_launched`, or `completed` with the answer. An agent that failed is an error with its words.
+    /// The reply of 004: `async_launched`, or `completed` with the answer. A failed agent is an error with its text.
     fn from(started: AgentStartOutput) -> Self {
         let report = &started.report;
         let note = started.note.as_ref().map(|note| format!("\n[{note}]")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Agents that only pretend to work: a test says how they end.
+//! Fake agents for tests, which end as the test says.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! `add_subtask`: one more item on the agent's own list.
+//! `add_subtask`: adds an item to the agent's subtask list.
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,
@@ -24,32 +24,32 @@ pub struct AddSubtask {
     pub kind: Option<u8>,
 }
 
-/// What a subtask's front matter says.
+/// The front matter of a subtask.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subtask {
     /// `subtask-` and a number.
     pub id: String,
     /// The task it belongs to.
     pub parent_task: String,
-    /// In a line.
+    /// A one-line title.
     pub title: String,
     /// The type of agent for it.
     #[serde(rename = "type")]
     pub kind: u8,
     /// `pending`, `running`, `completed` or `failed`.
     pub status: String,
-    /// Who works on it.
+    /// The agent that works on it.
     pub assigned_agent: Option<String>,
 }
 
 impl Subtask {
-    /// The folder of a task's subtasks.
+    /// The directory of a task's subtasks.
     #[must_use]
     pub fn dir(task: &str) -> String {
         format!("{task}/subtasks")
     }
 
-    /// Says how a subtask stands, and who works on it: what becomes of it when an agent is started for it, and ends.
+    /// Sets the state and the agent of a subtask.
     pub async fn assign(
         room: &CallArtifacts<'_>,
         task: &str,

@@ -1,4 +1,4 @@
-//! A change request: the plan needs something that it has not.
+//! Change requests: proposed changes of the plan.
 
 use helve_contract::{Error, Result, jiff::Timestamp, ports::ExpectedVersion};
 use serde::{Deserialize, Serialize};
@@ -8,45 +8,45 @@ use super::{front::FrontMatterDocument, room::CallArtifacts};
 /// How often a decision is tried again when the request changed meanwhile.
 const MAX_RETRIES: usize = 10;
 
-/// What a change request's front matter says.
+/// The front matter of a change request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeRequest {
     /// `cr-` and a number.
     pub id: String,
-    /// In a line.
+    /// A one-line title.
     pub title: String,
-    /// The agent that asks.
+    /// The agent that emitted it.
     pub emitted_by: String,
-    /// When.
+    /// When it was emitted.
     pub emitted_at: Timestamp,
-    /// What became of it.
+    /// Its state.
     pub status: ChangeRequestStatus,
-    /// Why.
+    /// The reason for the change.
     pub reason: String,
-    /// The tasks it is about.
+    /// The affected tasks.
     #[serde(default)]
     pub affected_tasks: Vec<String>,
-    /// What to do about it.
+    /// The suggested changes.
     #[serde(default)]
     pub suggested_changes: String,
 }
 
-/// What became of a change request.
+/// The state of a change request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeRequestStatus {
-    /// It waits.
+    /// Waits for a decision.
     Pending,
-    /// It will be done.
+    /// Accepted, not applied yet.
     Approved,
-    /// It will not be done.
+    /// Refused.
     Rejected,
-    /// It is done: the overlay is in the graph.
+    /// Applied: the overlay is in the graph.
     Applied,
 }
 
 impl ChangeRequestStatus {
-    /// Where a request may go from here.
+    /// The states that may follow this one.
     #[must_use]
     pub const fn allowed_transitions(self) -> &'static [Self] {
         match self {
@@ -58,7 +58,7 @@ impl ChangeRequestStatus {
 }
 
 impl ChangeRequest {
-    /// Where a request is kept.
+    /// The path of a request.
     #[must_use]
     pub fn path(id: &str) -> String {
         format!("change-requests/{id}/change-request.md")
@@ -75,11 +75,11 @@ impl ChangeRequest {
         Ok(requests)
     }
 
-    /// Keeps a new request under the next free number.
+    /// Stores a new request under the next free number.
     pub async fn add(room: &CallArtifacts<'_>, mut request: FrontMatterDocument<Self>) -> Result<String> {
         let taken = room.list_dirs("change-requests").await?;
         let last = taken.iter().filter_map(|it| it.strip_prefix("cr-")?.parse::<u32>().ok()).max().unwrap_or(0);
-        // Somebody else may take a number at the same moment; the next one is free then.
+        // Another process may take a number at the same moment; then try the next.
         for number in last + 1..last + 100 {
             request.front.id = format!("cr-{number:03}");
             let place = Self::path(&request.front.id);
@@ -92,8 +92,8 @@ impl ChangeRequest {
         Err(Error::failed("no number is free for the change request; try again"))
     }
 
-    /// Moves a request on. The same state again changes nothing. Where another process decides at the same moment, the
-    /// first decision holds, and this one must fit it.
+    /// Changes the state of a request. The same state again changes nothing. If another process decides concurrently,
+    /// its decision holds and this transition must be valid after it.
     pub async fn transition(room: &CallArtifacts<'_>, id: &str, to: ChangeRequestStatus) -> Result<()> {
         let place = Self::path(id);
         for _ in 0..MAX_RETRIES {

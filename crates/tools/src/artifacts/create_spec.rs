@@ -1,4 +1,4 @@
-//! `create_spec`: a document that the plan rests on.
+//! `create_spec`: writes a specification document of the plan.
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,

@@ -1,4 +1,4 @@
-//! `create_task`: one task of the plan, as a document.
+//! `create_task`: writes the document of one task.
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,

@@ -1,4 +1,4 @@
-//! The graph of tasks: what may stand in it, in which order it runs, and how it grows.
+//! The task graph (DAG): validation, execution order and overlays.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use super::status::TaskStatus;
 
-/// The plan: every task, and what it waits for. Once a run executes, it is never changed, only overlaid.
+/// The plan: every task and its dependencies. During execution it only changes through overlays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dag {
-    /// The form of this record: 1.
+    /// The format version: 1.
     pub version: u32,
     /// The run.
     pub run_id: String,
     /// The tasks, in the order of the plan.
     pub nodes: Vec<DagNode>,
-    /// Who made it, when, and how many there are.
+    /// Creator, time and counts.
     pub metadata: DagMetadata,
 }
 
@@ -31,27 +31,27 @@ pub struct Dag {
 pub struct DagNode {
     /// The task's id.
     pub id: String,
-    /// A task, or a place where branches are merged.
+    /// A task or a refinery.
     #[serde(rename = "type", default)]
     pub kind: DagNodeKind,
-    /// Who works on it.
+    /// The type of agent that works on it.
     pub agent_type: AgentType,
-    /// What must be merged before it begins.
+    /// The nodes that must be merged before it starts.
     #[serde(default)]
     pub dependencies: Vec<String>,
-    /// In the plan always `PENDING`; the live state is kept apart.
+    /// Always `PENDING` in the plan; the live state is stored separately.
     #[serde(default)]
     pub status: TaskStatus,
-    /// More, as the captain likes.
+    /// Additional fields of the captain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-/// A task, or a place where branches are merged.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DagNodeKind {
-    /// Work on a branch of its own.
+    /// Work on a separate branch.
     #[default]
     Task,
     /// Merges the branches of what it depends on.
@@ -59,13 +59,13 @@ pub enum DagNodeKind {
     Refinery,
 }
 
-/// Who made the graph, when, and how many there are.
+/// Creator, time and counts of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DagMetadata {
-    /// When.
+    /// The creation time.
     pub created_at: Timestamp,
-    /// Who: the captain.
+    /// The creator: the captain.
     pub created_by: String,
     /// Nodes that are tasks.
     pub total_tasks: usize,
@@ -73,12 +73,12 @@ pub struct DagMetadata {
     pub total_refineries: usize,
 }
 
-/// Something that is wrong with a graph.
+/// A validation error of a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DagIssue {
     /// Its code.
     pub code: &'static str,
-    /// What it is, in words.
+    /// The message.
     pub text: String,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for DagIssue {
     }
 }
 
-/// All of it in one error.
+/// Combines the issues into one error.
 pub(super) fn dag_error(issues: &[DagIssue]) -> Error {
     let lines: Vec<_> = issues.iter().take(20).map(DagIssue::to_string).collect();
     let more = issues.len().saturating_sub(20);
@@ -110,7 +110,7 @@ impl Dag {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// Everything that is wrong with it; nothing if it can run.
+    /// All validation errors; empty if the graph can run.
     #[must_use]
     pub fn validate(&self) -> Vec<DagIssue> {
         let mut issues = Vec::new();
@@ -133,7 +133,7 @@ impl Dag {
                 ),
             ));
         }
-        // A way through the graph means something only where every name means one node.
+        // A traversal needs unique node ids.
         let unclear = |it: &DagIssue| matches!(it.code, "DAG_DUPLICATE_NODE_ID" | "DAG_UNKNOWN_DEPENDENCY");
         if !issues.iter().any(unclear)
             && let Some(cycle) = self.find_cycle()
@@ -143,8 +143,7 @@ impl Dag {
         issues
     }
 
-    /// The nodes in an order in which each comes after what it depends on; of several that could be next, the one that
-    /// stands first in the plan. Nodes on a cycle are left out.
+    /// A topological order; among candidates the first in the plan comes first. Nodes on a cycle are left out.
     #[must_use]
     pub fn topological_order(&self) -> Vec<&DagNode> {
         let place: HashMap<_, _> = self.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect();
@@ -171,12 +170,12 @@ impl Dag {
         order
     }
 
-    /// One way round in circles, if there is any: ids, the first one again at the end.
+    /// One cycle, if any: ids, with the first one repeated at the end.
     fn find_cycle(&self) -> Option<Vec<String>> {
         let sorted: HashSet<_> = self.topological_order().into_iter().map(|node| node.id.as_str()).collect();
         let stuck = |id: &str| !sorted.contains(id);
         let first = self.nodes.iter().find(|node| stuck(&node.id))?;
-        // Every stuck node waits for a stuck one, so walking back must come round.
+        // Every stuck node waits for a stuck one, so walking back finds the cycle.
         let by_id: HashMap<_, _> = self.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
         let mut path = vec![first.id.as_str()];
         let mut seen: HashMap<&str, usize> = [(first.id.as_str(), 0)].into();
@@ -194,7 +193,7 @@ impl Dag {
         }
     }
 
-    /// The graph with its overlays, in the order in which they were applied. Nothing is taken away.
+    /// The graph with its overlays in the order of application. Nothing is removed.
     pub fn with_overlays(&self, overlays: &[Overlay]) -> Result<Self, Vec<DagIssue>> {
         let mut order: VecDeque<_> = {
             let mut all: Vec<_> = overlays.iter().collect();
@@ -365,7 +364,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_order_respects_every_dependency(edges in prop::collection::vec((0_usize..30, 0_usize..30), 0..120)) {
-            // Edges from lower to higher numbers make no circle.
+            // Edges from lower to higher numbers form no cycle.
             let nodes: Vec<_> = (0..30).map(|at| {
                 let before: Vec<_> = edges.iter().filter(|(_, to)| *to == at).filter(|(from, to)| from < to).map(|(from, _)| format!("t{from}")).collect();
                 DagNode { dependencies: before, ..node(&format!("t{at}"), &[]) }
@@ -393,7 +392,7 @@ mod tests {
                 cr_id: format!("cr-{at:03}"),
                 applied_at: Timestamp::from_second(*time).unwrap(),
                 added_nodes: vec![node(&format!("n{at}"), &["a"])],
-                // Perhaps of a node that does not exist, or in a circle: then all of it is refused.
+                // If a node does not exist or a cycle results, the whole overlay is refused.
                 added_edges: vec![DagEdge { from: format!("n{before}"), to: format!("n{to}") }],
             }).collect();
             let grown = base.with_overlays(&overlays);

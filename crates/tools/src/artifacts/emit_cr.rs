@@ -1,4 +1,4 @@
-//! `emit_cr`: the plan must change; nothing new begins until somebody has decided.
+//! `emit_cr`: requests a change of the plan; nothing new starts before the decision.
 
 use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! `emit_walkthrough`: what the agent did, told before it ends.
+//! `emit_walkthrough`: the agent's report before it ends.
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,
@@ -94,7 +94,7 @@ impl Tool for EmitWalkthrough {
     }
 }
 
-/// A section's text. A heading in it must not begin a section of its own.
+/// Demotes headings in a section's text, so that they start no new section.
 fn demote_headings(text: &str) -> String {
     let text = text.trim();
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! Markdown with YAML before it: the form of tasks, walkthroughs, change requests and subtasks.
+//! Markdown with YAML front matter: the format of tasks, walkthroughs, change requests and subtasks.
 
 use helve_contract::{Error, Result};
 use serde::{Serialize, de::DeserializeOwned};
@@ -6,10 +6,10 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The largest document that is taken.
 pub(super) const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
-/// A document: what its front matter says, and the Markdown after it.
+/// A document: its front matter and the Markdown body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrontMatterDocument<T> {
-    /// What the front matter says.
+    /// The front matter.
     pub front: T,
     /// The Markdown.
     pub body: String,
@@ -38,7 +38,7 @@ impl<T: DeserializeOwned> FrontMatterDocument<T> {
 }
 
 impl<T: Serialize> FrontMatterDocument<T> {
-    /// The document as it is kept.
+    /// Renders the document.
     pub fn to_markdown(&self) -> Result<String> {
         let front = serde_norway::to_string(&self.front).map_err(|error| Error::Internal(error.into()))?;
         Ok(format!("---\n{front}---\n\n{}\n", self.body.trim()))

@@ -1,4 +1,4 @@
-//! `mark_task_status`: moves a task, where the rules let it go.
+//! `mark_task_status`: changes a task's state if the transition is allowed.
 
 use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;

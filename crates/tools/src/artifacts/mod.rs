@@ -1,4 +1,4 @@
-//! The plan of a run and what its agents say about it: specs, tasks, the graph, walkthroughs, change requests.
+//! The artifacts of a run: specs, tasks, the graph, walkthroughs, change requests.
 
 mod add_subtask;
 mod change;

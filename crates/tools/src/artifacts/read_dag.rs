@@ -1,4 +1,4 @@
-//! `read_dag`: the graph as it is in force now.
+//! `read_dag`: the current graph with its overlays.
 
 use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! `read_spec`: a document of the plan.
+//! `read_spec`: a specification of the plan.
 
 use helve_contract::{Call, Effects, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;

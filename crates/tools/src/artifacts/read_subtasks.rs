@@ -1,4 +1,4 @@
-//! `read_subtasks`: the agent's own list.
+//! `read_subtasks`: the agent's subtask list.
 
 use helve_contract::{Call, Effects, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
@@ -41,7 +41,7 @@ impl Tool for ReadSubtasks {
     }
 }
 
-/// How a subtask stands. Where its agent has ended since, that is kept.
+/// The state of a subtask. Saves it if the agent has ended since.
 async fn current_status(call: &Call, room: &CallArtifacts<'_>, subtask: &Subtask) -> Result<String> {
     let Some(agent) = subtask.assigned_agent.as_deref().filter(|_| subtask.status == "running") else {
         return Ok(subtask.status.clone());
@@ -49,7 +49,7 @@ async fn current_status(call: &Call, room: &CallArtifacts<'_>, subtask: &Subtask
     let word = match subtask_status(call, agent).await? {
         Some("running") => return Ok(subtask.status.clone()),
         Some("completed") => "completed",
-        // Whoever started it is gone, and the agent with it.
+        // Its parent process is gone, and the agent with it.
         _ => "failed",
     };
     Subtask::assign(room, &subtask.parent_task, &subtask.id, word, Some(agent)).await?;

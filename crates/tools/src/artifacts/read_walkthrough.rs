@@ -1,4 +1,4 @@
-//! `read_walkthrough`: what an agent said about its work.
+//! `read_walkthrough`: an agent's report about its work.
 
 use helve_contract::{Call, Effects, Error, Fence, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;

@@ -1,4 +1,5 @@
-//! The artifacts of a run: `artifacts/<run>/…`. Every write compares versions; readers never see half an artifact.
+//! Access to the artifacts of a run: `artifacts/<run>/…`. Every write compares versions; readers never see a partial
+//! artifact.
 
 use std::collections::BTreeSet;
 
@@ -15,17 +16,17 @@ use super::{
     status::DagStatus,
 };
 
-/// How often a change is tried again when somebody else was faster.
+/// How often a conflicting change is retried.
 const MAX_RETRIES: usize = 50;
 
-/// The artifacts of one run, as one call reaches them.
+/// The artifacts of one run, as one call accesses them.
 pub struct CallArtifacts<'a> {
     call: &'a Call,
     task_context: &'a TaskContext,
 }
 
 impl<'a> CallArtifacts<'a> {
-    /// The room of the run that a call belongs to.
+    /// The artifacts of the call's run.
     pub fn for_call(call: &'a Call) -> Result<Self> {
         let errand = call.task_context()?;
         check_file_name("run", &errand.run)?;
@@ -38,13 +39,13 @@ impl<'a> CallArtifacts<'a> {
         &self.task_context.run
     }
 
-    /// The name of the run for people.
+    /// The display name of the run.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.task_context.label
     }
 
-    /// The task of the agent that calls.
+    /// The task of the calling agent.
     pub fn task_id(&self) -> Result<&str> {
         self.task_context.task.as_deref().ok_or_else(|| Error::failed("this agent works on no task"))
     }
@@ -55,22 +56,22 @@ impl<'a> CallArtifacts<'a> {
         format!("artifacts/{}/{inside}", self.task_context.run)
     }
 
-    /// An artifact with its version; none if it is not there.
+    /// An artifact with its version; `None` if it does not exist.
     pub async fn artifact(&self, inside: &str) -> Result<Option<Artifact>> {
         self.task_context.artifacts.read(inside).await
     }
 
-    /// The bytes of an artifact; none if it is not there.
+    /// The bytes of an artifact; `None` if it does not exist.
     pub async fn read_bytes(&self, inside: &str) -> Result<Option<Vec<u8>>> {
         Ok(self.artifact(inside).await?.map(|it| it.body))
     }
 
-    /// The text of an artifact; an error that says what there is if it is not there.
+    /// The text of an artifact; the error lists what exists.
     pub async fn read_text(&self, inside: &str) -> Result<String> {
         self.versioned_text(inside).await.map(|(text, _)| text)
     }
 
-    /// The same, with the version that a write must expect to replace it.
+    /// Like `read_text`, with the version that a write must expect.
     pub async fn versioned_text(&self, inside: &str) -> Result<(String, ExpectedVersion)> {
         if let Some(Artifact { body, version }) = self.artifact(inside).await? {
             return Ok((String::from_utf8_lossy(&body).into_owned(), ExpectedVersion::Is(version)));
@@ -82,28 +83,28 @@ impl<'a> CallArtifacts<'a> {
         Err(Error::failed(format!("{} does not exist; {near}", self.display_path(inside))))
     }
 
-    /// A record; none if it is not there.
+    /// A record; `None` if it does not exist.
     pub async fn read_record<T: DeserializeOwned>(&self, inside: &str) -> Result<Option<T>> {
         let Some(bytes) = self.read_bytes(inside).await? else { return Ok(None) };
         let record = serde_json::from_slice(&bytes);
         record.map(Some).map_err(|error| Error::failed(format!("{} is damaged: {error}", self.display_path(inside))))
     }
 
-    /// Names in a folder, sorted; empty if it is not there.
+    /// The sorted names in a directory; empty if it does not exist.
     pub async fn list_names(&self, inside: &str) -> Result<Vec<String>> {
         let paths = self.beneath(inside).await?;
         let names: BTreeSet<_> = paths.iter().filter_map(|path| path.split('/').next()).collect();
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
-    /// Names of the folders in a folder, sorted.
+    /// Names of the directories in a directory, sorted.
     pub async fn list_dirs(&self, inside: &str) -> Result<Vec<String>> {
         let paths = self.beneath(inside).await?;
         let names: BTreeSet<_> = paths.iter().filter_map(|path| Some(path.split_once('/')?.0)).collect();
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
-    /// Paths beneath a folder, from that folder on.
+    /// The paths beneath a directory, relative to it.
     async fn beneath(&self, folder: &str) -> Result<Vec<String>> {
         let paths = self.task_context.artifacts.list(folder).await?;
         if folder.is_empty() {
@@ -112,13 +113,13 @@ impl<'a> CallArtifacts<'a> {
         Ok(paths.iter().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/')).map(str::to_owned).collect())
     }
 
-    /// Keeps an artifact. Answers its path as agents know it.
+    /// Writes an artifact. Returns its path as agents know it.
     pub async fn write(&self, inside: &str, bytes: &[u8], expected: ExpectedVersion) -> Result<String> {
         self.task_context.artifacts.write(inside, bytes, &expected).await?;
         Ok(self.display_path(inside))
     }
 
-    /// Keeps a record, indented, with a newline at its end.
+    /// Writes a record as indented JSON with a final newline.
     pub async fn write_record<T: Serialize>(
         &self,
         inside: &str,
@@ -130,8 +131,8 @@ impl<'a> CallArtifacts<'a> {
         self.write(inside, &text, expected).await
     }
 
-    /// Changes a record that others change too: reads it, changes it, writes it if it is still the same, and begins
-    /// again if it is not. What `change` answers is given back.
+    /// Changes a shared record: reads, changes and writes it if the version is unchanged; otherwise retries. Returns
+    /// what `change` returns.
     pub async fn update_record<T, R>(
         &self,
         inside: &str,
@@ -165,13 +166,13 @@ impl<'a> CallArtifacts<'a> {
         Err(Error::failed(format!("{} is changed by others all the time; try again later", self.display_path(inside))))
     }
 
-    /// The plan as it was made.
+    /// The plan without overlays.
     pub async fn base_dag(&self) -> Result<Dag> {
         let dag = self.read_record("dag.json").await?;
         dag.ok_or_else(|| Error::failed("this run has no graph yet; the captain makes one with set_dag"))
     }
 
-    /// The plan with everything that change requests added.
+    /// The plan with all overlays.
     pub async fn dag(&self) -> Result<Dag> {
         let base = self.base_dag().await?;
         let mut overlays: Vec<Overlay> = Vec::new();
@@ -181,7 +182,7 @@ impl<'a> CallArtifacts<'a> {
         base.with_overlays(&overlays).map_err(|issues| dag_error(&issues))
     }
 
-    /// Where the tasks stand.
+    /// The states of the tasks.
     pub async fn status(&self, dag: &Dag) -> Result<DagStatus> {
         let mut status: DagStatus = match self.read_record("dag-status.json").await? {
             Some(status) => status,
@@ -191,7 +192,7 @@ impl<'a> CallArtifacts<'a> {
         Ok(status)
     }
 
-    /// Changes where tasks stand.
+    /// Changes the states of tasks.
     pub async fn update_status<R>(&self, dag: &Dag, mut change: impl FnMut(&mut DagStatus) -> Result<R>) -> Result<R> {
         let now = self.call.now();
         self.update_record(
@@ -205,12 +206,12 @@ impl<'a> CallArtifacts<'a> {
         .await
     }
 
-    /// How the run as a whole stands.
+    /// The state of the run.
     pub async fn state(&self) -> Result<Option<RunState>> {
         self.read_record("run-state.json").await
     }
 
-    /// Refuses to change the plan once it is executed.
+    /// Refuses to change the plan after execution has started.
     pub async fn require_planning(&self) -> Result<()> {
         match self.state().await? {
             Some(RunState { status: StoredRunStatus::Planning | StoredRunStatus::PlanReview, .. }) | None => Ok(()),
@@ -222,7 +223,7 @@ impl<'a> CallArtifacts<'a> {
     }
 }
 
-/// How a run as a whole stands.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunState {
@@ -230,7 +231,7 @@ pub struct RunState {
     pub run_id: String,
     /// The repository.
     pub repo_url: String,
-    /// How it stands.
+    /// Its status.
     pub status: StoredRunStatus,
     /// When it was begun.
     pub created_at: Timestamp,
@@ -240,30 +241,30 @@ pub struct RunState {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Timestamp>,
-    /// What happens now.
+    /// The current phase.
     pub current_phase: RunPhase,
     /// The model.
     #[serde(default)]
     pub model: String,
-    /// Tasks in all.
+    /// The number of tasks.
     #[serde(default)]
     pub total_tasks: usize,
-    /// Merged.
+    /// The number of merged tasks.
     #[serde(default)]
     pub completed_tasks: usize,
-    /// Given up.
+    /// The number of failed tasks.
     #[serde(default)]
     pub failed_tasks: usize,
-    /// Worked on.
+    /// The number of running tasks.
     #[serde(default)]
     pub running_tasks: usize,
-    /// Change requests that wait.
+    /// Pending change requests.
     #[serde(default, rename = "activeCRs")]
     pub active_crs: Vec<String>,
-    /// The last event.
+    /// The id of the last event.
     #[serde(default)]
     pub last_event_id: String,
-    /// Its number.
+    /// The sequence number of the last event.
     #[serde(default)]
     pub last_event_seq: u64,
     /// The branch that everything is merged into.
@@ -272,7 +273,7 @@ pub struct RunState {
 }
 
 impl RunState {
-    /// A run that is being planned.
+    /// The state of a run in planning.
     #[must_use]
     pub fn new(run: &str, repo: &str, now: Timestamp) -> Self {
         Self {
@@ -296,21 +297,21 @@ impl RunState {
     }
 }
 
-/// How a run stands, in a word.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoredRunStatus {
     /// The captain plans.
     Planning,
-    /// The plan waits for a person.
+    /// The plan waits for a review.
     PlanReview,
     /// Agents work.
     Executing,
-    /// Nothing new begins.
+    /// No new task starts.
     Paused,
-    /// All is merged.
+    /// Everything is merged.
     Completed,
-    /// It cannot go on.
+    /// The run cannot continue.
     Failed,
 }
 
@@ -340,23 +341,23 @@ impl From<StoredRunStatus> for ForgeRunStatus {
     }
 }
 
-/// What happens in a run now.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunPhase {
-    /// The captain asks the user.
+    /// The captain interviews the user.
     CaptainInterview,
-    /// The plan waits for a person.
+    /// The plan waits for a review.
     PlanReview,
     /// Agents work.
     Execution,
-    /// Nothing new begins.
+    /// No new task starts.
     Paused,
-    /// It is over.
+    /// The run has ended.
     Completed,
 }
 
-/// Checks a name that becomes a file: no separators, no dots alone, nothing that a person cannot see.
+/// Checks a name that becomes a file name: no separators, no `.` or `..`, no invisible characters.
 pub fn check_file_name<'a>(what: &str, name: &'a str) -> Result<&'a str> {
     let bad = name.is_empty()
         || name.trim() != name
@@ -373,7 +374,7 @@ pub fn check_file_name<'a>(what: &str, name: &'a str) -> Result<&'a str> {
     Ok(name)
 }
 
-/// Checks a task's id: it becomes a branch too.
+/// Checks a task id, which also becomes a branch name.
 pub fn check_task_id(id: &str) -> Result<&str> {
     let plain = id.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '.' | '_' | '-'));
     let odd =

@@ -1,4 +1,4 @@
-//! `set_dag`: the whole graph of tasks.
+//! `set_dag`: writes the whole task graph.
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,
@@ -50,7 +50,7 @@ impl Tool for SetDag {
     }
 }
 
-/// The graph with what goes without saying: its version, its run, who made it and how many there are.
+/// Fills in the version, run, creator and counts.
 fn fill_defaults(mut dag: Map<String, Value>, room: &CallArtifacts<'_>, call: &Call) -> Result<Dag> {
     let nodes = dag
         .get("nodes")

@@ -1,4 +1,4 @@
-//! Where each task stands, and which way it may go.
+//! The live states of tasks and the allowed transitions.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -34,7 +34,7 @@ impl TaskStatus {
     pub const ALL: [Self; 7] =
         [Self::Pending, Self::Running, Self::Done, Self::MergeReady, Self::Merged, Self::Failed, Self::Stale];
 
-    /// Where a task may go from here.
+    /// The states that may follow this one.
     #[must_use]
     pub const fn allowed_transitions(self) -> &'static [Self] {
         match self {
@@ -66,7 +66,7 @@ impl fmt::Display for TaskStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DagStatus {
-    /// One more with each change.
+    /// Incremented with each change.
     #[serde(default)]
     pub version: u64,
     /// The run.
@@ -83,13 +83,13 @@ pub struct DagStatus {
 pub struct NodeStatus {
     /// The task.
     pub task_id: String,
-    /// Where it stands.
+    /// Its state.
     pub status: TaskStatus,
-    /// Which attempt, from 1.
+    /// The attempt, counted from 1.
     pub current_attempt: u32,
-    /// How many attempts there may be.
+    /// The maximum number of attempts.
     pub max_attempts: u32,
-    /// Who works on it.
+    /// The agent that works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assigned_agent: Option<String>,
     /// When it began.
@@ -98,22 +98,22 @@ pub struct NodeStatus {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Timestamp>,
-    /// When its agent was last heard of.
+    /// When its agent last reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat_at: Option<Timestamp>,
-    /// What went wrong last.
+    /// The last error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// The commit that its branch ended with.
+    /// The last commit of its branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }
 
-/// Attempts at a task, the first one counted.
+/// The maximum number of attempts, including the first.
 pub const MAX_ATTEMPTS: u32 = 4;
 
 impl DagStatus {
-    /// All tasks of a graph as they are before anything has run.
+    /// The initial states of all tasks of a graph.
     #[must_use]
     pub fn new(dag: &Dag, now: Timestamp) -> Self {
         let mut status = Self { version: 0, run_id: dag.run_id.clone(), updated_at: now, nodes: BTreeMap::new() };
@@ -121,7 +121,7 @@ impl DagStatus {
         status
     }
 
-    /// Takes in tasks that the graph has and this has not: those that an overlay added.
+    /// Adds tasks that an overlay added to the graph.
     pub fn add_missing(&mut self, dag: &Dag) {
         for node in &dag.nodes {
             self.nodes.entry(node.id.clone()).or_insert_with(|| NodeStatus {
@@ -139,19 +139,19 @@ impl DagStatus {
         }
     }
 
-    /// Where a task stands.
+    /// The state of a task.
     pub fn node(&self, task: &str) -> Result<&NodeStatus> {
         self.nodes.get(task).ok_or_else(|| unknown_task_error(task, self.nodes.keys().map(String::as_str)))
     }
 
-    /// What a task still waits for. A task waits until all before it is merged; a refinery only until it can be merged,
-    /// because merging it is what the refinery does.
+    /// The unmet dependencies of a task. A task waits until its dependencies are merged; a refinery only until they
+    /// can be merged, because it merges them.
     #[must_use]
     pub fn unmet_dependencies<'a>(&self, dag: &'a Dag, task: &str) -> Vec<&'a str> {
         dag.node(task).map(|node| self.unmet(node).collect()).unwrap_or_default()
     }
 
-    /// The same of a node at hand.
+    /// Like `unmet_dependencies`, for a node.
     fn unmet<'a>(&self, node: &'a DagNode) -> impl Iterator<Item = &'a str> {
         let enough = |status| match node.kind {
             DagNodeKind::Task => status == TaskStatus::Merged,
@@ -161,13 +161,13 @@ impl DagStatus {
         node.dependencies.iter().map(String::as_str).filter(waiting)
     }
 
-    /// The tasks that can begin now, in the order of the plan.
+    /// The tasks that can start now, in the order of the plan.
     pub fn ready<'a>(&self, dag: &'a Dag) -> impl Iterator<Item = &'a DagNode> {
         let pending = |id: &str| self.nodes.get(id).is_some_and(|it| it.status == TaskStatus::Pending);
         dag.nodes.iter().filter(move |node| pending(&node.id) && self.unmet(node).next().is_none())
     }
 
-    /// Moves a task. The same state again changes nothing. Answers where it stood.
+    /// Changes a task's state. The same state again changes nothing. Returns the previous state.
     pub fn transition(&mut self, dag: &Dag, task: &str, to: TaskStatus, now: Timestamp) -> Result<TaskStatus> {
         let from = self.node(task)?.status;
         if from == to {

@@ -1,4 +1,4 @@
-//! A task document: what its front matter and its body must have.
+//! Task documents: the required front matter and body.
 
 use helve_contract::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -14,45 +14,45 @@ use super::{
 /// The headings that a task's body has.
 const HEADINGS: [&str; 3] = ["Description", "Context", "Instructions"];
 
-/// What a task's front matter says.
+/// The front matter of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskFrontMatter {
     /// The same as the node's id in the graph.
     pub id: String,
-    /// In a line.
+    /// A one-line title.
     pub title: String,
-    /// Who works on it.
+    /// The type of agent that works on it.
     #[serde(rename = "type")]
     pub kind: AgentType,
-    /// What must be merged before; the graph says the same.
+    /// The tasks that must be merged before; the graph contains the same.
     pub dependencies: Vec<String>,
-    /// When it is good.
+    /// The acceptance criteria.
     pub acceptance_criteria: Vec<String>,
-    /// How much work it is.
+    /// The estimated complexity.
     pub estimated_complexity: Complexity,
     /// In the plan always `PENDING`.
     #[serde(default)]
     pub status: TaskStatus,
-    /// The branch, once there is one.
+    /// The branch, after its creation.
     #[serde(default)]
     pub branch: Option<String>,
-    /// The attempt, once there is one.
+    /// The attempt, after its start.
     #[serde(default, rename = "attemptId")]
     pub attempt_id: Option<Value>,
-    /// More, as the captain likes.
+    /// Additional fields of the captain.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// How much work a task is.
+/// The complexity of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Complexity {
-    /// Little.
+    /// A small task.
     Small,
-    /// Some.
+    /// A medium task.
     Medium,
-    /// Much.
+    /// A large task.
     Large,
 }
 

@@ -1,4 +1,4 @@
-//! A run on paper: a plan is made, agents report, tasks move.
+//! Tests of the artifact tools: a plan, reports and transitions.
 
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ async fn requests_and_subtasks_are_numbered() {
     let call = call_for(&run, None);
     let room = CallArtifacts::for_call(&call).unwrap();
     ChangeRequest::transition(&room, "cr-001", ChangeRequestStatus::Approved).await.unwrap();
-    // Whoever decides at the same moment by what it read before does not overwrite that.
+    // A concurrent decision based on an older version does not overwrite it.
     let place = ChangeRequest::path("cr-002");
     let (text, version) = room.versioned_text(&place).await.unwrap();
     room.write(&place, text.replace("No parser", "No lexer").as_bytes(), version.clone()).await.unwrap();
@@ -189,7 +189,7 @@ async fn who_has_lost_the_run_writes_nothing() {
     let stale = Run { artifacts: run.artifacts.clone(), folder: tempfile::tempdir().unwrap() };
     let before = run.artifacts.list("").await.unwrap();
     let lease = run.artifacts.lease().unwrap();
-    // The same folder, as another process sees it after this one is gone.
+    // The same directory, as another process sees it after this one is gone.
     let other = RunArtifacts::new(Arc::new(FileArtifacts::at(run.folder.path())), "run-1");
     assert!(matches!(other.claim().await, Err(Error::RunHeld(_))));
     run.artifacts.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! A walkthrough: what an agent did, what it is unsure of, what comes next.
+//! Walkthroughs: what an agent did, its risks and follow-ups.
 
 use helve_contract::{Error, Result};
 use schemars::JsonSchema;
@@ -12,30 +12,30 @@ use super::{
 /// The sections of a walkthrough, in this order.
 pub(super) const SECTIONS: [&str; 4] = ["Summary", "Approach", "Issues Encountered", "Testing"];
 
-/// What a walkthrough's front matter says.
+/// The front matter of a walkthrough.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Walkthrough {
     /// The task.
     pub task_id: String,
     /// The branch with the work.
     pub branch: String,
-    /// What the branch came from.
+    /// The commit that the branch started from.
     pub base_ref: String,
-    /// How it went.
+    /// The outcome.
     pub status: WalkthroughStatus,
-    /// How sure the agent is, from 0 to 1.
+    /// The agent's confidence, from 0 to 1.
     pub confidence: f64,
-    /// Minutes.
+    /// The time spent, in minutes.
     pub time_spent_minutes: u64,
-    /// What changed, and why.
+    /// The changed files with reasons.
     pub files_changed: Vec<ChangedFile>,
-    /// What was tested.
+    /// The tests that were run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<WalkthroughTest>,
-    /// What may go wrong.
+    /// Risks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub risks: Vec<String>,
-    /// What should be done next.
+    /// Follow-up work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub followups: Vec<String>,
 }
@@ -95,13 +95,13 @@ impl Walkthrough {
         Ok(document)
     }
 
-    /// Where a walkthrough is kept.
+    /// The path of a walkthrough.
     #[must_use]
     pub fn path(task: &str, attempt: u32) -> String {
         format!("{task}/{attempt}/walkthrough.md")
     }
 
-    /// The last attempt at a task that has one.
+    /// The last attempt with a walkthrough.
     pub async fn latest_attempt(room: &CallArtifacts<'_>, task: &str) -> Result<Option<u32>> {
         let mut attempts: Vec<u32> = room.list_dirs(task).await?.iter().filter_map(|it| it.parse().ok()).collect();
         attempts.sort_unstable();

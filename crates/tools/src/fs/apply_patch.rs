@@ -1,4 +1,4 @@
-//! `apply_patch`: many changes of many files, all of them or none.
+//! `apply_patch`: changes of many files, all or none.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -22,38 +22,37 @@ pub struct ApplyPatchTool {
     pub patch: String,
 }
 
-/// What a patch did.
+/// The result of a patch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ApplyPatchOutput {
     /// Each file, in the order of the patch.
     pub files: Vec<PatchedFile>,
-    /// What was overlooked to make a hunk fit.
+    /// Notes about tolerated differences.
     pub notes: Vec<String>,
 }
 
-/// What a patch did to one file.
+/// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PatchedFile {
     /// `A`dded, `M`odified, `D`eleted or `R`enamed.
     pub mark: char,
     /// The file.
     pub path: String,
-    /// Where it was before it was moved.
+    /// The former path of a moved file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Another file was there, and is gone.
+    /// Whether it replaced another file.
     pub replaced: bool,
-    /// Lines that came.
+    /// Added lines.
     pub added: usize,
-    /// Lines that went.
+    /// Removed lines.
     pub removed: usize,
-    /// The change as a unified diff; empty where it is too large to be of use.
+    /// The change as a unified diff; empty if it is too large.
     pub diff: String,
 }
 
-/// The largest file that is patched.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Lines of a diff that are still worth telling.
+/// The maximum number of diff lines in the result.
 const MAX_DIFF_LINES: usize = 5000;
 
 impl Tool for ApplyPatchTool {
@@ -62,7 +61,7 @@ impl Tool for ApplyPatchTool {
     type Output = ApplyPatchOutput;
 
     fn access(&self) -> Option<AccessRequest> {
-        // A patch that cannot be read changes nothing.
+        // An invalid patch changes nothing.
         let ops = patch::parse(&self.patch).unwrap_or_default();
         let moved =
             |op: &FileOp| if let FileAction::Update { to: Some(to), .. } = &op.act { Some(to.clone()) } else { None };
@@ -85,7 +84,7 @@ impl Tool for ApplyPatchTool {
     }
 }
 
-/// A file as it was and as it will be.
+/// A file before and after the patch.
 struct StagedFile {
     path: SafePath,
     before: OriginalContent,
@@ -97,7 +96,7 @@ struct StagedFile {
 enum OriginalContent {
     Absent,
     Bytes(Vec<u8>),
-    /// Too large to be read; it can only be replaced or removed.
+    /// Too large to read; it can only be replaced or removed.
     Unread(u64),
 }
 
@@ -109,7 +108,7 @@ enum StagedContent {
 }
 
 impl StagedFile {
-    /// What will be in the file; nothing of one that was not read. `None`: it will not be there.
+    /// The new content; empty for a file that was not read, `None` for a removed one.
     fn content(&self) -> Option<&[u8]> {
         match (&self.now, &self.before) {
             (StagedContent::Bytes(bytes), _) | (StagedContent::Unchanged, OriginalContent::Bytes(bytes)) => Some(bytes),
@@ -119,7 +118,7 @@ impl StagedFile {
     }
 }
 
-/// The files of a patch. Nothing reaches the host before all of it fits.
+/// The files of a patch. Nothing reaches the host before every hunk fits.
 struct PatchTransaction<'a> {
     call: &'a Call,
     slots: Vec<StagedFile>,
@@ -127,7 +126,7 @@ struct PatchTransaction<'a> {
 }
 
 impl PatchTransaction<'_> {
-    /// The place of a file on the stage; it is read when it is first named.
+    /// The index of a staged file; reads it when it is first named.
     async fn stage(&mut self, name: &str) -> Result<usize> {
         let path = self.call.check_write(name)?;
         if path.relative().as_os_str().is_empty() || name.ends_with('/') {
@@ -169,7 +168,7 @@ impl PatchTransaction<'_> {
         Ok((before, chunk.stamp))
     }
 
-    /// Refuses a file that is on the stage by another name, through a link: one of two changes would be lost.
+    /// Refuses a file that is staged under another name through a link: one change would be lost.
     fn reject_alias(&self, path: &SafePath, before: &OriginalContent, stamp: FileStamp) -> Result<()> {
         let told = stamp.0.iter().filter(|it| **it != 0).count() >= 2;
         let same = |slot: &&StagedFile| match (&slot.before, before) {
@@ -234,7 +233,7 @@ impl PatchTransaction<'_> {
         Ok(())
     }
 
-    /// The content of a file that must be there.
+    /// The content of a file that must exist.
     async fn require_content(&self, at: usize) -> Result<&[u8]> {
         let slot = &self.slots[at];
         match (slot.content(), &slot.before) {
@@ -256,7 +255,7 @@ impl PatchTransaction<'_> {
         }
     }
 
-    /// What the host has to do, with what must still be there when it does.
+    /// The changes for the host, with the expected contents.
     fn changes(self) -> Vec<FileChange> {
         let changes = self.slots.into_iter().filter_map(|slot| {
             let StagedFile { path, before, now, like, .. } = slot;
@@ -276,7 +275,7 @@ impl PatchTransaction<'_> {
     }
 }
 
-/// What is different between two files; quickly told where the changes are known.
+/// The diff between two contents; fast if the changes are known.
 fn diff_contents(old: &[u8], new: &[u8], changes: Option<Vec<diff::ByteChange>>) -> Diff {
     match (std::str::from_utf8(old), std::str::from_utf8(new), changes) {
         (Ok(old), Ok(new), Some(changes)) => diff::diff_with_known_changes(old, new, changes),

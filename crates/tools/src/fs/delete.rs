@@ -1,4 +1,4 @@
-//! `delete`: a file, a link, or a folder with all that is in it.
+//! `delete`: removes a file, a link, or a directory with its content.
 
 use helve_contract::{
     AccessRequest, Call, Effects, Error, Reply, Result, Tool, ports::FileKind, schemars, schemars::JsonSchema,
@@ -15,17 +15,17 @@ pub struct DeleteTool {
     pub path: String,
 }
 
-/// What was deleted.
+/// The deleted entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeleteOutput {
     /// Its path, as the model knows it.
     pub path: String,
-    /// What it was.
+    /// Its kind.
     pub kind: FileKind,
 }
 
 impl DeleteOutput {
-    /// What it was, in a word: `file`, `directory`, `symlink`.
+    /// The name of its kind: `file`, `directory`, `symlink`.
     #[must_use]
     pub fn kind_label(&self) -> &'static str {
         match self.kind {

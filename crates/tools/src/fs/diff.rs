@@ -1,4 +1,4 @@
-//! What is different between two texts: hunks of lines, and the unified diff that `patch` and `git apply` take.
+//! Line diffs: hunks and unified diffs for `patch` and `git apply`.
 
 use std::{
     fmt::Write,
@@ -9,31 +9,31 @@ use std::{
 use serde::Serialize;
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
 
-/// Lines around a change.
+/// The number of context lines.
 pub const CONTEXT: usize = 3;
-/// How long to look for a small diff; after it, a larger one will do.
+/// The time limit for a minimal diff; afterwards a larger one is accepted.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(300);
 /// Bytes that are compared at once.
 const BLOCK: usize = 256;
-/// What stands below a last line without an end.
+/// The marker for a missing final newline.
 const NO_NEWLINE_MARKER: &str = "\\ No newline at end of file";
 
-/// What is different between two texts.
+/// The differences between two texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
-    /// The places, in order.
+    /// The hunks, in order.
     pub hunks: Vec<DiffHunk>,
-    /// How many lines are new.
+    /// The number of added lines.
     pub added: usize,
-    /// How many lines are gone.
+    /// The number of removed lines.
     pub removed: usize,
 }
 
-/// One place where two texts differ, with lines around it.
+/// One hunk with context lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiffHunk {
-    /// Its first line in the old text, counted from 1; the line before it when it has none there.
+    /// The first line in the old text, counted from 1; the line before it if it has none there.
     pub old_start: usize,
     /// Its lines in the old text.
     pub old_lines: usize,
@@ -56,8 +56,7 @@ pub fn diff(old: &str, new: &str) -> Diff {
     diff_with_known_changes(old, new, [(head..old.len() - tail, head..new.len() - tail)])
 }
 
-/// Compares two texts line by line, that are the same but for these changes, in order. Only the lines of the changes are
-/// looked at, and the few around them.
+/// Compares two texts that differ only in these changes. Looks only at the changed lines and their context.
 #[must_use]
 pub fn diff_with_known_changes(old: &str, new: &str, changes: impl IntoIterator<Item = ByteChange>) -> Diff {
     let (mut diff, mut open): (_, Vec<DiffPiece>) = (Diff::default(), Vec::new());
@@ -95,12 +94,12 @@ fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     blocks + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }
 
-/// The changes, widened to whole lines; those that share or touch a line are one.
+/// The changes, extended to whole lines; adjacent ones are merged.
 fn regions(old: &[u8], new: &[u8], changes: impl IntoIterator<Item = ByteChange>) -> Vec<ByteChange> {
     let begins_line = |text: &[u8], at: usize| at == 0 || text[at - 1] == b'\n';
     let mut regions: Vec<ByteChange> = Vec::new();
     for (from, to) in changes {
-        // No byte is looked at twice, however many changes a long line has.
+        // No byte is scanned twice, however many changes a long line has.
         let done = regions.last().map_or(0, |last| last.0.end);
         let more = if from.end < done {
             done - from.end
@@ -216,19 +215,19 @@ fn hunk(old: &str, new: &str, pieces: &[DiffPiece]) -> Option<DiffHunk> {
 }
 
 impl Diff {
-    /// As a unified diff of one file. Empty when nothing is different.
+    /// The unified diff of one file. Empty if nothing differs.
     #[must_use]
     pub fn unified(&self, path: &str) -> String {
         self.with_names(&name("a/", path), &name("b/", path))
     }
 
-    /// As the unified diff of a file that was not there before.
+    /// The unified diff of a created file.
     #[must_use]
     pub fn created(&self, path: &str) -> String {
         self.with_names("/dev/null", &name("b/", path))
     }
 
-    /// As the unified diff of a file that is no longer there.
+    /// The unified diff of a deleted file.
     #[must_use]
     pub fn deleted(&self, path: &str) -> String {
         self.with_names(&name("a/", path), "/dev/null")
@@ -250,7 +249,7 @@ impl Diff {
     }
 }
 
-/// A file's name in a diff. As in git, a tab ends a name with blanks.
+/// A file name in a diff. As in git, a tab follows a name with spaces.
 fn name(side: &str, path: &str) -> String {
     let side = if path.starts_with('/') { "" } else { side };
     let end = if path.contains(' ') { "\t" } else { "" };
@@ -284,7 +283,7 @@ mod tests {
         assert_eq!(diff("a\n", "a\n").unified("x"), "");
     }
 
-    /// Puts hunks on a text as `patch` would, and stops where they do not fit.
+    /// Applies hunks as `patch` would, and stops where they do not fit.
     fn apply(old: &str, diff: &Diff) -> Option<String> {
         let lines: Vec<_> = old.split_inclusive('\n').collect();
         let (mut out, mut at) = (String::new(), 0);

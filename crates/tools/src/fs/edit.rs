@@ -1,4 +1,4 @@
-//! `edit`: one piece of text in a file.
+//! `edit`: replaces text in a file.
 
 use helve_contract::{
     AccessRequest, Call, Effects, Error, FileErrorKind, Reply, Result, SafePath, Tool,
@@ -15,7 +15,6 @@ use super::{
     with_suggestions,
 };
 
-/// The largest file that is edited.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Replaces a piece of text in a file. It must match exactly and be there only once, unless all are wanted. The file's
@@ -40,31 +39,31 @@ pub struct EditTool {
     pub create: bool,
 }
 
-/// How a file was edited.
+/// The result of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditOutput {
     /// The file, as the model knows it.
     pub path: String,
-    /// How many places were changed.
+    /// The number of replacements.
     pub replaced: usize,
-    /// The file was not there before.
+    /// Whether the file was created.
     pub created: bool,
     /// How the text was found.
     pub match_level: MatchLevel,
-    /// What is different now.
+    /// The diff.
     pub diff: Diff,
-    /// What is to be said about the file's encoding.
+    /// A note about the file's encoding.
     pub encoding: Option<String>,
 }
 
 impl EditOutput {
-    /// What is different now, as a unified diff.
+    /// The unified diff.
     #[must_use]
     pub fn unified(&self) -> String {
         if self.created { self.diff.created(&self.path) } else { self.diff.unified(&self.path) }
     }
 
-    /// How it went, in a line: `replaced 2 places in a.txt`.
+    /// A one-line summary: `replaced 2 places in a.txt`.
     #[must_use]
     pub fn summary(&self) -> String {
         let note = self.match_level.note().map(|it| format!(" ({it})")).unwrap_or_default();
@@ -76,7 +75,7 @@ impl EditOutput {
     }
 }
 
-/// How often an edit is tried in a file that others are changing, too.
+/// How often an edit of a concurrently changed file is retried.
 const MAX_RETRIES: usize = 8;
 
 impl Tool for EditTool {
@@ -98,7 +97,7 @@ impl Tool for EditTool {
         }
         for _ in 1..MAX_RETRIES {
             match self.try_once(call, &path).await {
-                // Somebody else was faster. What counts is the matched text, so it is looked for in what they wrote.
+                // Another writer was faster. Only the matched text counts, so search the new content.
                 Err(Error::File { fault: FileErrorKind::Changed, .. }) => call.check_cancelled()?,
                 done => return done,
             }
@@ -123,7 +122,7 @@ impl EditTool {
         }
     }
 
-    /// Replaces text in a file that is there.
+    /// Replaces text in an existing file.
     async fn change(&self, call: &Call, path: &SafePath, file: FileChunk) -> Result<EditOutput> {
         let format = text::detect(&file.bytes, true).map_err(|what| {
             Error::file(path, FileErrorKind::Binary(format!("{what}, {}", super::format_size(file.size))))
@@ -133,7 +132,7 @@ impl EditTool {
             replace::replace(&file.bytes, format, &wanted).map_err(|why| refusal_error(path, format, &why))?;
         call.remark(call.host().write(path, &bytes, Expect::bytes(&file.bytes)).await?.remarks);
         let diff = match (std::str::from_utf8(&file.bytes), std::str::from_utf8(&bytes)) {
-            // With the mark at the beginning: a patch must find it, too.
+            // Includes the byte order mark, because a patch must match it too.
             (Ok(before), Ok(after)) if format.charset == Charset::Utf8 => {
                 diff::diff_with_known_changes(before, after, changes)
             }
@@ -149,7 +148,7 @@ impl EditTool {
         })
     }
 
-    /// Writes a file that is not there, or has nothing in it.
+    /// Writes a missing or empty file.
     async fn create_file(&self, call: &Call, path: &SafePath, file: Option<FileChunk>) -> Result<EditOutput> {
         if file.as_ref().is_some_and(|file| !file.bytes.is_empty()) {
             return Err(Error::failed(format!(
@@ -172,7 +171,7 @@ impl EditTool {
     }
 }
 
-/// Why nothing was replaced, in words for the model.
+/// The error for the model when nothing was replaced.
 fn refusal_error(path: &SafePath, format: TextFormat, why: &ReplaceError) -> Error {
     Error::failed(match why {
         ReplaceError::Empty => {

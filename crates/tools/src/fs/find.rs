@@ -1,4 +1,4 @@
-//! `find`: find files and folders by their name.
+//! `find`: finds files and directories by name.
 
 use helve_contract::{
     AccessRequest, Call, Effects, Reply, Result, Tool,
@@ -37,10 +37,10 @@ pub enum EntryFilter {
     Dir,
 }
 
-/// How many are given where nothing was said.
+/// The default limit.
 const DEFAULT_LIMIT: usize = 200;
 
-/// Files and folders that were found; the reply marks folders with `/`.
+/// Files and directories that were found; the reply marks directories with `/`.
 #[derive(Clone, Debug)]
 pub struct FindOutput(
     /// What was found.
@@ -64,7 +64,7 @@ impl Tool for FindTool {
         super::glob::require_dir(call, &start).await?;
         let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
         let pattern = self.pattern.filter(|it| !it.is_empty());
-        // Whoever writes the dot of a hidden name wants to see it.
+        // A pattern with a leading dot includes hidden names.
         let hidden = self.hidden || pattern.as_deref().is_some_and(super::glob::names_hidden);
         let find = ports::FindQuery {
             pattern,

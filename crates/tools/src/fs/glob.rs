@@ -1,4 +1,4 @@
-//! `glob`: find files by a pattern over their path.
+//! `glob`: finds files by a path pattern.
 
 use helve_contract::{
     AccessRequest, Call, Effects, Error, FileErrorKind, Reply, Result, SafePath, Tool,
@@ -46,13 +46,13 @@ pub struct GlobOutput {
     pub start: SafePath,
     /// What was found.
     pub found: FindResult,
-    /// How many were asked for at most.
+    /// The limit.
     pub limit: usize,
-    /// Nothing else matched, so these are ignored by git or hidden.
+    /// Whether only ignored or hidden files matched.
     pub only_withheld: bool,
 }
 
-/// How many files are given where nothing was said.
+/// The default limit.
 const DEFAULT_LIMIT: usize = 1000;
 
 impl Tool for GlobTool {
@@ -75,7 +75,7 @@ impl Tool for GlobTool {
         };
         require_dir(call, &start).await?;
         let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
-        // Whoever writes the dot of a hidden name wants to see it.
+        // A pattern with a leading dot includes hidden names.
         let hidden = self.hidden || names_hidden(&pattern);
         let find = ports::FindQuery {
             whole_path: !self.any_depth || pattern.contains('/'),
@@ -92,7 +92,7 @@ impl Tool for GlobTool {
     }
 }
 
-/// Finds files. Where only ignored and hidden ones match, those are found.
+/// Finds files. If only ignored or hidden ones match, returns those.
 pub(super) async fn find_all(call: &Call, start: SafePath, find: ports::FindQuery) -> Result<GlobOutput> {
     let limit = find.limit;
     let found = call.host().find(&start, &find).await?;
@@ -112,7 +112,7 @@ pub(super) fn names_hidden(pattern: &str) -> bool {
     pattern.match_indices('.').any(|(at, _)| begins(at) && is_name(at))
 }
 
-/// Refuses what is no folder, with names that look like it.
+/// Refuses a path that is not a directory, with similar names.
 pub(super) async fn require_dir(call: &Call, path: &SafePath) -> Result<()> {
     match call.host().stat(path).await {
         Ok(stat) if stat.kind == FileKind::Folder => Ok(()),
@@ -121,7 +121,7 @@ pub(super) async fn require_dir(call: &Call, path: &SafePath) -> Result<()> {
     }
 }
 
-/// A pattern that starts with a folder of its own (`/w/src/**`): the folder, and the pattern beneath it.
+/// Splits a pattern with a literal directory (`/w/src/**`) into the directory and the rest.
 fn split_base_dir(path: Option<&str>, pattern: &str) -> (Option<String>, String) {
     let pattern = pattern.trim();
     if !pattern.starts_with('/') {
@@ -133,14 +133,14 @@ fn split_base_dir(path: Option<&str>, pattern: &str) -> (Option<String>, String)
     (Some(folder.to_owned()), pattern[slash + 1..].to_owned())
 }
 
-/// How the dialects tell of files that were found.
+/// Rendering for the dialects.
 impl GlobOutput {
     /// The paths as the model knows them.
     pub fn paths(&self) -> Vec<String> {
         self.found.files.iter().map(|file| self.start.display_relative(&file.path)).collect()
     }
 
-    /// The same, with `/` after folders.
+    /// The same, with `/` after directories.
     pub fn paths_with_slash(&self) -> Vec<String> {
         let mark = |file: &FoundFile| if file.kind == FileKind::Folder { "/" } else { "" };
         self.found
@@ -150,7 +150,7 @@ impl GlobOutput {
             .collect()
     }
 
-    /// One path a line; what was left out is said at the end, and why there is nothing.
+    /// One path per line; ends with what was left out, or why there is nothing.
     pub fn reply(&self, paths: Vec<String>, nothing: &str) -> Reply {
         let shown = paths.len();
         let is_cut = (shown as u64) < self.found.total || self.found.partial;

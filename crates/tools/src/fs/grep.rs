@@ -1,4 +1,4 @@
-//! `grep`: search the contents of files, told as ripgrep tells it.
+//! `grep`: searches file contents and formats results like ripgrep.
 
 use std::path::Path;
 
@@ -79,14 +79,14 @@ pub enum LimitUnit {
     Rows,
 }
 
-/// What a search found, ready to be told.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct GrepOutput {
-    /// What was asked.
+    /// The request.
     pub request: GrepTool,
     /// Where the search started.
     pub start: SafePath,
-    /// The start is a file, so that ripgrep would not name it in every line.
+    /// Whether the start is a file, which ripgrep does not name in every line.
     pub one_file: bool,
     /// What was found.
     pub matches: GrepResult,
@@ -103,25 +103,25 @@ pub enum LineNumbers {
     Hidden,
 }
 
-/// Whether lines carry the name of their file.
+/// Whether lines start with their file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileNames {
     /// Always.
     Shown,
-    /// As ripgrep: not when one file was searched.
+    /// Like ripgrep: not for a single file.
     Auto,
 }
 
-/// How a dialect says that there is nothing, and how more can be searched.
+/// The dialect's texts for an empty result and for widening the search.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMatchHints {
-    /// The words: `No matches found`.
+    /// The main text: `No matches found`.
     pub text: &'static str,
-    /// How to search what ignore files leave out and what is hidden.
+    /// How to include ignored and hidden files.
     pub include: &'static str,
-    /// How to search without regard to case.
+    /// How to ignore case.
     pub any_case: &'static str,
-    /// How to see what a limit left out, by the number of what was shown so far. It names only parameters of the dialect.
+    /// How to see results beyond the limit, by the number shown so far. It names only parameters of the dialect.
     pub next: fn(shown: usize) -> String,
 }
 
@@ -173,7 +173,7 @@ impl GrepTool {
     fn to_request(&self) -> ports::GrepQuery {
         let (limit, offset) = match (self.mode, self.unit) {
             (GrepMode::Lines, LimitUnit::Matches) => (self.limit, self.offset),
-            // Every row belongs to a match or stands near one, so that so many matches are enough.
+            // Every row belongs to a match or its context, so this many matches suffice.
             (GrepMode::Lines, LimitUnit::Rows) => (self.limit.map(|limit| limit.saturating_add(self.offset)), 0),
             (GrepMode::Counts | GrepMode::Files, _) => (None, 0),
         };
@@ -199,9 +199,9 @@ impl GrepTool {
     }
 }
 
-/// Refuses what is no regular expression, with the place where it goes wrong.
+/// Refuses an invalid regular expression, with the position of the error.
 fn check_regex(pattern: &str) -> Result<()> {
-    // A size of nothing stops the compiler right after the parser, whose judgement alone is wanted here.
+    // A zero size limit stops the compiler after parsing, and only the parse error matters here.
     match regex::bytes::RegexBuilder::new(pattern).size_limit(0).build() {
         Err(regex::Error::Syntax(text)) => Err(Error::failed(format!(
             "{text}\nTo search for the text as it stands, escape it: {}",
@@ -211,7 +211,7 @@ fn check_regex(pattern: &str) -> Result<()> {
     }
 }
 
-/// How the dialects tell of a search. Every text says what was left out, and why there is nothing.
+/// Rendering for the dialects. Every text says what was left out, or why there is nothing.
 impl GrepOutput {
     /// The path of a file as the model knows it.
     pub fn display_path(&self, path: &Path) -> String {
@@ -230,7 +230,7 @@ impl GrepOutput {
             }
             rows.extend(file.hits.iter().map(|hit| row(named.then_some(name.as_str()), numbers, hit)));
             if let Some(at) = file.binary {
-                // Lines before the first NUL were shown; without any, all that is known is that it matches.
+                // Lines before the first NUL were shown; without any, only the match is known.
                 let what = if file.hits.is_empty() {
                     "binary file matches"
                 } else {
@@ -278,7 +278,7 @@ impl GrepOutput {
         self.matches.files.iter().map(|file| self.display_path(&file.path)).collect()
     }
 
-    /// These rows as a reply, cut to the limit, with what is missing said at the end, and why there is nothing.
+    /// Renders these rows as a reply, truncated to the limit, with notes about what is missing.
     pub fn reply(&self, rows: Vec<String>, nothing: NoMatchHints) -> Reply {
         if self.matches.files.is_empty() && self.matches.total == 0 {
             return Reply { data: Some(self.data(&[])), ..self.no_match_text(nothing).into() };
@@ -294,7 +294,7 @@ impl GrepOutput {
         Reply { data: Some(self.data(&shown)), after, ..shown.join("\n").into() }
     }
 
-    /// The line that says what was left out, and where to go on.
+    /// The line about the truncation and how to continue.
     fn truncation_line(&self, shown: usize, all: usize, by_rows: bool, next: fn(usize) -> String) -> Option<String> {
         let thing = match self.request.mode {
             GrepMode::Lines if by_rows => "lines",
@@ -302,7 +302,7 @@ impl GrepOutput {
             GrepMode::Counts | GrepMode::Files => "files",
         };
         let kept = if by_rows { shown } else { self.match_count() };
-        // The host counted on past the limit; rows beyond it were not made, so there may be more than these.
+        // The host counted beyond the limit without collecting rows, so there may be more.
         let total = match self.request.mode {
             GrepMode::Lines if by_rows => all.max(self.matches.total as usize),
             GrepMode::Lines => self.matches.total as usize,
@@ -361,7 +361,7 @@ impl GrepOutput {
         self.matches.files.iter().map(matching).sum()
     }
 
-    /// Why there is nothing, on one line.
+    /// Why there are no matches, on one line.
     pub fn no_match_text(&self, nothing: NoMatchHints) -> String {
         let NoMatchDiagnostics { ignored, hidden, binary, other_case, searched, foreign } = self.matches.absence;
         let mut why = Vec::new();

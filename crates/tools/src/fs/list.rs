@@ -1,4 +1,4 @@
-//! `list`: what is in a folder.
+//! `list`: lists a directory.
 
 use std::{fmt::Write as _, time::SystemTime};
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::with_suggestions;
 
-/// The most entries that one listing shows: of names alone, and where each entry is looked at.
+/// The maximum number of entries: of names only, and with metadata.
 const MAX_ENTRIES: (usize, usize) = (10_000, 2_000);
 
 /// Lists a folder, sorted by name. Folders end in `/`.
@@ -29,26 +29,26 @@ pub struct ListTool {
     pub detail: ListDetail,
 }
 
-/// How much is told of an entry.
+/// The detail level of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListDetail {
-    /// Its name and kind, which the folder knows by itself.
+    /// Name and kind, which the directory provides.
     #[default]
     Name,
-    /// Its size, last change and target as well, for which each entry is looked at.
+    /// Also size, modification time and target, which need a `stat` per entry.
     Full,
 }
 
-/// What is in a folder.
+/// A directory listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListOutput {
-    /// The folder, as the model knows it.
+    /// The directory, as the model knows it.
     pub path: String,
     /// Its entries, sorted by name.
     pub entries: Vec<DirEntry>,
-    /// How many more there are than are shown.
+    /// The number of entries left out.
     pub omitted: usize,
-    /// How many were passed over because their names begin with a dot.
+    /// The number of skipped hidden entries.
     pub hidden: usize,
 }
 
@@ -82,13 +82,13 @@ impl Tool for ListTool {
 }
 
 impl ListOutput {
-    /// One name a line; folders end in `/`.
+    /// One name a line; directories end in `/`.
     #[must_use]
     pub fn names(&self) -> String {
         self.lines(push_name)
     }
 
-    /// One entry a line: `name (file, 12B)`. For this, [`ListDetail::Full`] must have been asked for.
+    /// One entry per line: `name (file, 12B)`. Requires [`ListDetail::Full`].
     #[must_use]
     pub fn with_sizes(&self) -> String {
         self.lines(|text, it| {
@@ -102,7 +102,7 @@ impl ListOutput {
         })
     }
 
-    /// One entry a line, in columns: size, last change in UTC, name. For this, [`ListDetail::Full`] must have been asked for.
+    /// One entry per line in columns: size, modification time in UTC, name. Requires [`ListDetail::Full`].
     #[must_use]
     pub fn with_sizes_and_times(&self) -> String {
         self.lines(|text, it| {
@@ -116,8 +116,7 @@ impl ListOutput {
         })
     }
 
-    /// What a listing says below its entries: that it is empty, cut, or passes something over. Writing to a text cannot
-    /// fail.
+    /// Renders the entries and the notes: empty, truncated, or hidden entries.
     fn lines(&self, line: impl Fn(&mut String, &DirEntry)) -> String {
         let mut text = String::with_capacity(32 * self.entries.len());
         for it in &self.entries {

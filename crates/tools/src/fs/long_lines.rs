@@ -1,4 +1,4 @@
-//! Lines of a search that are too long to be shown whole.
+//! Truncation of long lines in search results.
 
 use helve_contract::ports::MatchLine;
 
@@ -7,7 +7,7 @@ const LONG_LINE: usize = 2000;
 /// How many characters of a shortened line are shown before the match, and in all.
 const WINDOW: (usize, usize) = (250, 500);
 
-/// The text of a line; of a long one the part around its first match, with the number of bytes that are missing.
+/// The text of a line; for a long one the part around its first match, with the number of omitted bytes.
 pub(super) fn line(hit: &MatchLine) -> String {
     let text = String::from_utf8_lossy(&hit.text);
     if hit.left_out == (0, 0) && text.chars().nth(LONG_LINE).is_none() {
@@ -29,7 +29,7 @@ fn window(hit: &MatchLine) -> (usize, String, usize) {
     (hit.left_out.0 + from, shown, hit.left_out.1 + rest.len() - to)
 }
 
-/// 002's form of a long line: its beginning, or the part around the match where that lies further on.
+/// The form of 002 for a long line: its start, or the part around a later match.
 pub(super) fn cut(hit: &MatchLine) -> String {
     let text = String::from_utf8_lossy(&hit.text);
     let Some((end, _)) = text.char_indices().nth(WINDOW.1) else { return text.into_owned() };

@@ -1,4 +1,4 @@
-//! Files: the same tools on every host.
+//! File tools, the same on every host.
 
 mod apply_patch;
 mod delete;

@@ -1,4 +1,4 @@
-//! A path that is not there: which ones that are look like it.
+//! Suggestions for missing paths.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use helve_contract::{
     ports::{FileKind, FindQuery, IgnoreOptions, SortOrder},
 };
 
-/// The same error, and for a missing path the existing ones that look like it.
+/// Adds similar existing paths to a not-found error.
 pub async fn with_suggestions(call: &Call, path: &SafePath, error: Error) -> Error {
     match error {
         Error::File { path: shown, fault: FileErrorKind::Missing { near } } if near.is_empty() => {
@@ -17,7 +17,7 @@ pub async fn with_suggestions(call: &Call, path: &SafePath, error: Error) -> Err
     }
 }
 
-/// Names in the same folder first; where there are none, files of the same name elsewhere.
+/// Similar names in the same directory; otherwise files of the same name elsewhere.
 async fn similar_paths(call: &Call, path: &SafePath) -> Vec<String> {
     let Some(name) = path.relative().file_name().map(|it| it.to_string_lossy().into_owned()) else { return Vec::new() };
     let folder = path.relative().parent().unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! Jupyter notebooks: what is in one, and changing one cell without touching the rest.
+//! Jupyter notebooks: parsing, and changes of one cell that preserve the rest.
 
 mod members;
 mod surgery;
@@ -35,18 +35,18 @@ pub struct Cell {
     pub kind: String,
     /// Its text.
     pub source: String,
-    /// When it was last run, as the kernel counts.
+    /// The execution count.
     pub execution_count: Option<u64>,
-    /// What it printed and showed.
+    /// Its outputs.
     pub outputs: Vec<CellOutput>,
 }
 
-/// Something that a cell printed or showed.
+/// An output of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CellOutput {
-    /// Text, bounded.
+    /// Truncated text.
     Text(String),
-    /// Something that is not text: its type, and how many bytes it takes in the file.
+    /// Other data: its type and its size in the file.
     Media(String, usize),
 }
 
@@ -67,7 +67,7 @@ impl Notebook {
         Ok(Self { path: path.to_owned(), language: book.language(), cells: cells.collect() })
     }
 
-    /// All cells under their ids, with what they printed.
+    /// All cells with their ids and outputs.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();

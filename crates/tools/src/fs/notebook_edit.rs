@@ -78,14 +78,14 @@ impl CellMode {
     }
 }
 
-/// How a notebook was changed.
+/// The result of a notebook change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotebookEditOutput {
     /// The file, as the model knows it.
     pub path: String,
-    /// What was done.
+    /// The operation.
     pub mode: CellMode,
-    /// The cell it was done to, or the new one.
+    /// The changed or new cell.
     pub cell_id: String,
     /// Its type afterwards: `code`, `markdown` or `raw`.
     pub cell_type: String,
@@ -113,7 +113,7 @@ impl Tool for NotebookEditTool {
     async fn run(self, call: &Call) -> Result<NotebookEditOutput> {
         let path = call.check_write(&self.path)?;
         match self.try_once(call, &path).await {
-            // Somebody else was faster: what they wrote is read, and the cell looked for once more.
+            // Another writer was faster: read the new content and find the cell again.
             Err(Error::File { fault: FileErrorKind::Changed, .. }) => self.try_once(call, &path).await,
             done => done,
         }
@@ -196,7 +196,7 @@ mod tests {
 "#;
 
     fn book() -> String {
-        // A number that no computer holds would make the JSON unreadable for everybody.
+        // A number out of range would make the JSON invalid for every parser.
         BOOK.replace("1e400000", "12345678901234567890123")
     }
 

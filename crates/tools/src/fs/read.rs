@@ -1,4 +1,4 @@
-//! `read`: a text file a page at a time, a picture, a notebook, or pages of a PDF.
+//! `read`: reads a page of a text file, an image, a notebook, or PDF pages.
 
 mod known;
 mod page;
@@ -19,7 +19,7 @@ use super::{Notebook, format_size, text, with_suggestions};
 
 /// Bytes that are read at once.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// The largest picture, notebook or PDF that is taken in whole.
+/// The largest image, notebook or PDF that is taken in whole.
 const MAX_WHOLE_BYTES: u64 = 64 << 20;
 /// The most pages of a PDF at once.
 const MAX_PDF_PAGES: u32 = 20;
@@ -54,7 +54,7 @@ impl ReadTool {
         Self { path: path.into(), start: default_start(), limit: None, max_line: None, max_bytes: None, pages: None }
     }
 
-    /// The same from a line on, counted from 1; 0 is the first line too, as models often mean it.
+    /// Starts at a line, counted from 1; 0 also means the first line.
     #[must_use]
     pub fn from_line(self, line: u64) -> Self {
         Self { start: NonZeroU64::new(line).unwrap_or(NonZeroU64::MIN), ..self }
@@ -108,12 +108,12 @@ impl fmt::Display for PageRange {
     }
 }
 
-/// What was read.
+/// The content that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadOutput {
     /// Lines of text.
     Text(TextPage),
-    /// A picture.
+    /// An image.
     Image(ReadImage),
     /// A notebook.
     Notebook(Notebook),
@@ -121,12 +121,12 @@ pub enum ReadOutput {
     Pdf(PdfText),
 }
 
-/// A picture that was read.
+/// An image that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadImage {
     /// The file, as the model knows it.
     pub path: String,
-    /// The picture, as the model gets it.
+    /// The image, as the model gets it.
     pub picture: Image,
     /// Bytes of the file.
     pub size: u64,
@@ -198,7 +198,7 @@ impl ReadTool {
         let file = read_whole(call, path).await?;
         let wanted = self.pages.as_ref().map(|it| it.0.clone());
         let mut read = call.documents().pdf(call, file.bytes.clone(), wanted.clone()).await?;
-        // A range past the end is clamped to the document: its last page.
+        // A range past the end is clamped to the last page.
         if read.pages.is_empty() && read.total > 0 && wanted.is_some_and(|it| *it.start() > read.total) {
             read = call.documents().pdf(call, file.bytes, Some(read.total..=read.total)).await?;
         }
@@ -206,7 +206,7 @@ impl ReadTool {
     }
 }
 
-/// The page with its long line in full, where it has one and the file is not too large.
+/// Adds the full text of a long line, if the page has one and the file is not too large.
 async fn with_long_line(call: &Call, path: &SafePath, mut page: TextPage) -> Result<TextPage> {
     let Some(line) = page.long.filter(|_| page.size <= MAX_WHOLE_BYTES) else { return Ok(page) };
     let file = read_whole(call, path).await?;
@@ -239,7 +239,7 @@ async fn read_whole(call: &Call, path: &SafePath) -> Result<helve_contract::port
 }
 
 impl ReadImage {
-    /// The picture in a few words: its type and measures.
+    /// The image in a few words: its type and measures.
     #[must_use]
     pub fn summary(&self) -> String {
         let ((width, height), shown) = (self.picture.original_size, self.picture.size);
@@ -250,7 +250,7 @@ impl ReadImage {
 }
 
 impl PdfText {
-    /// The pages under their numbers. When there are more, `hint` says how to ask for the pages from `n` on.
+    /// The pages with their numbers. If there are more, `hint` says how to request the pages from `n` on.
     #[must_use]
     pub fn to_text(&self, hint: fn(n: u32) -> String) -> String {
         let mut text = String::new();

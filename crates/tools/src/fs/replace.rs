@@ -1,7 +1,7 @@
-//! Replacing a piece of text in the bytes of a file, without loss.
+//! Replaces text in the bytes of a file without loss.
 //!
-//! Bytes in, bytes out: the file's encoding, byte-order mark and line ends are kept, and only the bytes of the matched
-//! text may change. That is proved before the result is handed out.
+//! The encoding, byte order mark and line ends are preserved, and only the bytes of the matched text may change. The
+//! result is verified before it is returned.
 
 mod ends;
 mod ladder;
@@ -33,18 +33,18 @@ pub enum Tolerance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MatchLevel {
-    /// Character by character.
+    /// Exact match.
     Exact,
-    /// Without regard to blanks at the ends of lines.
+    /// Ignoring trailing whitespace.
     TrailingBlanks,
-    /// Without regard to indentation; the new text was indented alike.
+    /// Ignoring indentation; the new text is indented accordingly.
     Indentation,
-    /// Without regard to the style of quotes and dashes; the file's own were kept.
+    /// Ignoring the style of quotes and dashes; the file's style is kept.
     Typography,
 }
 
 impl MatchLevel {
-    /// What to tell about it; nothing when the match was exact.
+    /// The note for the reply; `None` for an exact match.
     #[must_use]
     pub const fn note(self) -> Option<&'static str> {
         match self {
@@ -88,11 +88,11 @@ pub(super) enum ReplaceError {
     Empty,
     /// The new text is the old one.
     NoChange,
-    /// The text is in several places: how many, and in which lines the first ones begin.
+    /// The text occurs several times: the count and the first line numbers.
     Ambiguous(usize, Vec<usize>),
     /// The result would be larger than can be handled.
     TooLarge,
-    /// The text is not there; what is there instead.
+    /// The text does not occur; what is there instead.
     Missing(String),
     /// A character that the file's encoding does not have.
     Unmappable(char),
@@ -121,7 +121,7 @@ struct TextMatches {
 }
 
 impl TextMatches {
-    /// Collects places. `made` says what goes to one; nothing where it is no place after all.
+    /// Collects matches. `made` returns the replacement for one, or nothing if it is no match.
     fn gather(
         places: impl Iterator<Item = Range<usize>>,
         all: bool,
@@ -174,7 +174,7 @@ pub(super) fn replace(bytes: &[u8], format: TextFormat, wanted: &Replacement) ->
 /// All places where the text is, from left to right, none over another. A line end in `old` stands for any line end.
 fn find_exact(text: &str, folded: &FoldedText, old: &str, new: &str, all: bool) -> Result<TextMatches, ReplaceError> {
     if old.contains('\r') {
-        // Whoever writes carriage returns means them.
+        // Explicit carriage returns are matched exactly.
         let places = text.match_indices(old).map(|(at, _)| at..at + old.len());
         let finds = TextMatches::gather(places, all, |_| Some(new.to_owned()))?;
         if finds.count > 0 {
@@ -200,7 +200,7 @@ fn splice(
     let (mut byte, mut at, mut count) = (0, 0, 0);
     for TextMatch { range, new } in matches {
         let (inner, piece) = trim_common(text, range, new);
-        // A range that cuts a character of the file in two is taken whole.
+        // A range that splits a character of the file is extended.
         let (inner, piece, here) = match decoded.bytes_of(inner.clone()) {
             Some(here) => (inner, piece, here),
             None => {
@@ -230,7 +230,7 @@ fn splice(
     Ok(ReplaceResult { bytes: made.bytes, changes: made.changes, count, rung })
 }
 
-/// The part of a match that really changes: what old and new begin and end with in common stays untouched.
+/// The part of a match that changes: the common prefix and suffix stay untouched.
 fn trim_common<'a>(text: &str, range: &Range<usize>, new: &'a str) -> (Range<usize>, &'a str) {
     let old = &text[range.clone()];
     let head: usize = old.chars().zip(new.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
@@ -248,7 +248,7 @@ struct VerifiedResult<'a> {
 }
 
 impl VerifiedResult<'_> {
-    /// Whether every byte outside of the changes is the one that was there, and the whole reads as it should.
+    /// Whether every byte outside the changes is unchanged and the whole decodes as expected.
     fn verify(&self, before: &[u8], format: TextFormat) -> bool {
         let (mut from, mut to) = (0, 0);
         for (old, new) in &self.changes {

@@ -1,7 +1,6 @@
-//! What the bytes of a file mean: its encoding, its byte-order mark, or why it is not text at all.
+//! Detects the encoding and byte order mark of a file, or why it is not text.
 //!
-//! [`DecodedText`] is text that remembers which bytes each character came from, so that a change of the text can be made
-//! as a change of a few bytes.
+//! [`DecodedText`] maps characters to bytes, so that a change of the text becomes a change of a few bytes.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -66,7 +65,7 @@ impl fmt::Display for Charset {
     }
 }
 
-/// How a file is written, from its beginning (or all of it); an error says what else it is.
+/// Detects the format from the start of a file (or all of it); the error says what else it is.
 pub fn detect(head: &[u8], whole: bool) -> Result<TextFormat, String> {
     match head {
         [0xef, 0xbb, 0xbf, ..] => {
@@ -154,7 +153,7 @@ fn utf16_unit(charset: Charset, pair: &[u8]) -> u16 {
     if charset == Charset::Utf16Be { u16::from_be_bytes(pair) } else { u16::from_le_bytes(pair) }
 }
 
-/// The older encoding that the bytes look most like. In doubt, the one of the western world.
+/// Guesses the legacy encoding; in doubt windows-1252.
 fn guess_legacy(head: &[u8], whole: bool) -> &'static Encoding {
     let end = if whole { head.len() } else { memchr::memrchr(b'\n', head).map_or(0, |it| it + 1) };
     if let Some(encoding) = [SHIFT_JIS, EUC_JP].into_iter().find(|it| is_japanese(&head[..end], it)) {
@@ -189,8 +188,7 @@ fn guess_legacy(head: &[u8], whole: bool) -> &'static Encoding {
     if fits { guess } else { WINDOWS_1252 }
 }
 
-/// Whether the bytes are Japanese in an encoding beyond doubt, though they may be few: syllables among the characters,
-/// and no narrow ones, which any byte can be.
+/// Whether the bytes are clearly Japanese in an encoding: they contain kana and no half-width characters.
 fn is_japanese(bytes: &[u8], encoding: &'static Encoding) -> bool {
     let Some(text) = encoding.decode_without_bom_handling_and_without_replacement(bytes) else { return false };
     let wide = text.chars().filter(|it| !it.is_ascii()).count();
@@ -257,13 +255,13 @@ pub fn file_type(head: &[u8]) -> Option<&'static str> {
     (!text(head)).then_some(found)
 }
 
-/// Whether this begins one of the pictures that models take.
+/// Whether this begins one of the images that models take.
 pub fn is_image(head: &[u8]) -> bool {
     matches!(file_type(head), Some("PNG picture" | "JPEG picture" | "GIF picture" | "WebP picture"))
 }
 
-/// Whether this begins a PDF file. Its mark may stand anywhere in the first 1024 bytes, but text that speaks of it is
-/// text.
+/// Whether a PDF file starts here. Its signature may be anywhere in the first 1024 bytes, but text that mentions it
+/// is text.
 pub fn is_pdf(head: &[u8]) -> bool {
     let first = &head[..head.len().min(1024)];
     head.starts_with(b"%PDF-")

@@ -1,4 +1,4 @@
-//! `write`: a whole file.
+//! `write`: writes a whole file.
 
 use helve_contract::{
     AccessRequest, Call, Effects, Error, FileErrorKind, Reply, Result, Tool, ports::Expect, schemars,

@@ -1,4 +1,4 @@
-//! `fix_conflict`: an agent decides what a merge could not.
+//! `fix_conflict`: an agent resolves merge conflicts.
 
 use helve_contract::{
     Access, Call, Effects, Error, FileErrorKind, Port, PortSet, Result, Tool,

@@ -1,19 +1,19 @@
-//! Two histories in one commit, made in git's store of objects alone: no work tree is touched, a conflict leaves nothing.
+//! Merges two commits in the object store only: no work tree changes, and a conflict leaves nothing.
 
 use helve_contract::{Error, Result};
 
 use super::program::{Git, GitOutput};
 
-/// What came of it.
+/// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeOutcome {
-    /// The commit that has both.
+    /// The merge commit.
     Commit(String),
     /// The files that changed on both sides.
     Conflict(Vec<String>),
 }
 
-/// Joins two commits. Where one has the other already, it is the answer.
+/// Merges two commits. If one contains the other, it is the result.
 pub async fn merge_commits(git: &Git<'_>, ours: &str, theirs: &str, message: &str) -> Result<MergeOutcome> {
     if git.is_ancestor(theirs, ours).await? {
         return Ok(MergeOutcome::Commit(ours.to_owned()));

@@ -1,4 +1,4 @@
-//! `merge_branches`: branches into one, in order, until one does not fit.
+//! `merge_branches`: merges branches in order until one conflicts.
 
 use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
@@ -74,7 +74,7 @@ impl Tool for MergeBranches {
     }
 }
 
-/// Makes the target the branch that is checked out. Work that is not committed is never touched.
+/// Checks out the target branch. Never touches uncommitted work.
 async fn check_out(call: &Call, git: &Git<'_>, target: &str) -> Result<()> {
     let head = git.current_branch().await?;
     if head.as_deref() == Some(target) {

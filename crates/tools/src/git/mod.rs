@@ -1,4 +1,4 @@
-//! Branches of a run: made, merged, mended and tested.
+//! Branches of a run: creation, merges, conflict repair and tests.
 
 mod fix_conflict;
 mod join;

@@ -1,4 +1,4 @@
-//! `prepare_branch`: the branch of a task, with everything in it that the task rests on.
+//! `prepare_branch`: creates the branch of a task with the work of its dependencies.
 
 use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
@@ -41,7 +41,7 @@ impl Tool for PrepareBranch {
             start.ok_or_else(|| Error::failed(format!("the base `{base}` does not exist; commit something to it")))?;
         let wanted = dependencies(call, task).await?;
 
-        // The merges happen in git's store of objects alone: nobody's work tree is touched, and a conflict leaves nothing.
+        // The merges happen in the object store only: no work tree changes, and a conflict leaves nothing.
         let mut tip = start;
         let mut merged = Vec::new();
         for name in wanted {
@@ -61,7 +61,7 @@ impl Tool for PrepareBranch {
             merged.push(name);
         }
         if let Some(there) = git.branch_tip(&branch).await? {
-            // Made before, perhaps by a process that ended right after: with work on it, it is good as it is.
+            // The branch may exist from an earlier process; with work on it, it is kept.
             if !git.is_ancestor(&tip, &there).await? && !same_tree(&git, &tip, &there).await? {
                 return Err(Error::failed(format!(
                     "the branch `{branch}` exists and holds something else; take the next attempt"
@@ -78,7 +78,7 @@ impl Tool for PrepareBranch {
     }
 }
 
-/// What branches begin from: what the run says, or the branch that is checked out.
+/// The base of branches: the run's setting or the checked-out branch.
 async fn base(call: &Call, git: &Git<'_>) -> Result<String> {
     if let Some(errand) = &call.session.task
         && !errand.base.is_empty()
@@ -88,7 +88,7 @@ async fn base(call: &Call, git: &Git<'_>) -> Result<String> {
     Ok(git.current_branch().await?.unwrap_or_else(|| "HEAD".to_owned()))
 }
 
-/// The branches that a task rests on: of each dependency, the attempt that was merged, in the order of the plan.
+/// The branches of the dependencies: of each the merged attempt, in the order of the plan.
 async fn dependencies(call: &Call, task: &str) -> Result<Vec<String>> {
     if call.session.task.is_none() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The program `git`, as Helve runs it: no hooks, no helpers, no questions, and no name that could be an option.
+//! Runs `git` without hooks, helpers or prompts, and with names that cannot be options.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use helve_contract::{Call, Error, Result, Tool, ports::Streams};
 
 use crate::shell::RunTool;
 
-/// What is switched off whatever the repository says.
+/// Features that are disabled whatever the repository says.
 const HARDENING_CONFIG: &[&str] = &[
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -25,7 +25,7 @@ const HARDENING_CONFIG: &[&str] = &[
     "maintenance.auto=false",
 ];
 
-/// Settings of the machine and of the user do not count, and nothing is asked.
+/// Ignores system and user settings, and never prompts.
 const HARDENING_ENV: &[&str] = &[
     "GIT_CONFIG_NOSYSTEM=1",
     "GIT_CONFIG_GLOBAL=/dev/null",
@@ -34,10 +34,10 @@ const HARDENING_ENV: &[&str] = &[
     "LC_ALL=C.UTF-8",
 ];
 
-/// How long one step of git may take.
+/// The timeout of one git command.
 const GIT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Git in the folder where commands of the session start.
+/// Git in the directory where commands of the session start.
 pub struct Git<'a> {
     call: &'a Call,
     identity: Vec<String>,
@@ -55,7 +55,7 @@ pub struct GitOutput {
 }
 
 impl<'a> Git<'a> {
-    /// Git in the session's repository. An error that says the next step where there is none.
+    /// Git in the session's repository. The error says what to do if there is none.
     pub async fn open(call: &'a Call) -> Result<Self> {
         let mut git = Self { call, identity: Vec::new() };
         let inside = git.run(&["rev-parse", "--is-inside-work-tree"]).await?;
@@ -71,16 +71,16 @@ impl<'a> Git<'a> {
         Ok(git)
     }
 
-    /// The same for a repository that was looked at before, in whose name is known.
+    /// Like `open`, for a repository whose identity is known.
     #[must_use]
     pub fn with_identity(call: &'a Call, identity: Vec<String>) -> Self {
         Self { call, identity }
     }
 
-    /// Runs git. A code that is not zero is not an error here.
+    /// Runs git. A non-zero exit code is not an error.
     pub async fn run(&self, args: &[&str]) -> Result<GitOutput> {
         let settings = HARDENING_CONFIG.iter().copied().chain(self.identity.iter().map(String::as_str));
-        // By `env`, because no caller may put such variables into a command's environment.
+        // Through `env`, because callers must not set such variables in a command's environment.
         let mut argv: Vec<String> =
             ["env"].iter().chain(HARDENING_ENV).chain(&["git"]).map(|it| (*it).to_owned()).collect();
         argv.extend(settings.flat_map(|it| ["-c".to_owned(), it.to_owned()]));
@@ -103,7 +103,7 @@ impl<'a> Git<'a> {
         Ok(GitOutput { code: done.exit.unwrap_or(-1), out: done.stdout, err: done.stderr })
     }
 
-    /// Runs git, and gives what it wrote without the newline at its end; failing is an error in git's own words.
+    /// Runs git and returns its output without the final newline; a failure is an error with git's message.
     pub async fn run_checked(&self, args: &[&str]) -> Result<String> {
         let said = self.run(args).await?;
         if said.code == 0 {
@@ -113,7 +113,7 @@ impl<'a> Git<'a> {
         Err(Error::failed(format!("git {} failed: {}", args.first().unwrap_or(&""), words.trim())))
     }
 
-    /// In whose name commits are made here, as settings.
+    /// The committer identity, as settings.
     pub async fn identity(&self) -> Result<Vec<String>> {
         if !self.identity.is_empty() {
             return Ok(self.identity.clone());

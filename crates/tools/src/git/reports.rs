@@ -1,4 +1,4 @@
-//! What test runners print, read by name. Tests that were left out are not told.
+//! Parsers of test runner output, by test name. Skipped tests are not reported.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,14 @@ pub struct TestCase {
 /// Tests at most.
 const MAX_TESTS: usize = 20_000;
 
-/// The results in the lines of whichever runner printed them. A test that is told twice keeps its worse result.
+/// Parses the output of any known runner. A test that occurs twice keeps its worse result.
 pub(super) fn parse_any(output: &str) -> Vec<TestCase> {
     let readers: [fn(&str) -> Option<TestCase>; 7] = [cargo, nextest, pytest, unittest, tap, check_marks, gradle];
     let mut cases: Vec<TestCase> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for line in output.lines() {
-        // Node's runner repeats its failures after this line. Cargo's `failures:` is no end: more test binaries may follow.
+        // Node's runner repeats its failures after this line. Cargo's `failures:` is not the end: more test binaries
+        // may follow.
         if line.trim_end() == "✖ failing tests:" && !cases.is_empty() {
             break;
         }

@@ -1,4 +1,4 @@
-//! `run_tests`: the project's tests, found by what lies in the folder, told by name.
+//! `run_tests`: detects and runs the project's tests, and reports them by name.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ pub struct RunTests {
     pub command: Option<String>,
 }
 
-/// How the tests went.
+/// The result of the tests.
 #[derive(Clone, Debug)]
 pub struct RunTestsOutput {
     /// The command that ran.
     pub command: String,
-    /// Whether all is well.
+    /// Whether all tests passed.
     pub passed: bool,
     /// What it printed.
     pub output: String,
@@ -106,7 +106,7 @@ enum TestRunner {
     Unknown,
 }
 
-/// Every command that is chosen by what lies in the folder.
+/// Every command that is chosen by what lies in the directory.
 const COMMANDS: &[&str] = &[
     "cargo test --no-fail-fast",
     "go test -json ./...",
@@ -122,7 +122,7 @@ const COMMANDS: &[&str] = &[
     "just test",
 ];
 
-/// The command for what lies in the folder: one of [`COMMANDS`].
+/// The command for what lies in the directory: one of [`COMMANDS`].
 async fn detect_command(call: &Call) -> Result<(String, TestRunner)> {
     let top = call.session.workspace.primary_root(Access::Read)?;
     let names: Vec<String> = call.host().list(&top).await?.into_iter().map(|item| item.name).collect();

@@ -1,4 +1,4 @@
-//! `memory_delete`: forgets a note.
+//! `memory_delete`: deletes a note.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use helve_contract::{
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Memory files at most.
 const MAX_FILES: usize = 1000;
-/// A file that changed so recently may change again without looking different.
+/// A file that changed this recently may change again with the same timestamp.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 const ROOT_FILE: &str = "MEMORY.md";
@@ -37,7 +37,7 @@ pub(super) fn partition_key(call: &Call) -> Result<String> {
     Ok(format!("{}:{}", call.host().name(), call.workspace_root()?.host_path().display()))
 }
 
-/// Brings the index up to date. Only files that look different from last time are read.
+/// Updates the index. Reads only files whose fingerprint has changed.
 pub(super) async fn sync(call: &Call, place: &str) -> Result<()> {
     let top = call.workspace_root()?;
     let mut marks = Vec::new();
@@ -58,7 +58,7 @@ pub(super) async fn sync(call: &Call, place: &str) -> Result<()> {
         else {
             continue;
         };
-        // What is no text is kept as an empty file, and not asked for again.
+        // A binary file is stored as empty, so that it is not read again.
         let binary = chunk.bytes.contains(&0);
         let text = if binary { String::new() } else { String::from_utf8_lossy(&chunk.bytes).into_owned() };
         call.store().index_file(user, place, mark, &text).await?;

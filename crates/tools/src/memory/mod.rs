@@ -1,4 +1,4 @@
-//! Memory: notes of the user and memory files of the workspace, kept from one conversation to the next.
+//! Memory: notes of the user and memory files of the workspace, kept from one session to the next.
 
 mod delete;
 mod files;
@@ -17,7 +17,7 @@ pub use update::{MemoryUpdateOutput, MemoryUpdateTool};
 
 use helve_contract::{Call, Error, Result, ports::NoteOrigin};
 
-/// Whose memory it is. Never from the arguments.
+/// The owner of the memory. Never taken from the arguments.
 fn owner(call: &Call) -> Result<&str> {
     let user = call.session.user.as_str();
     if user.is_empty() { Err(Error::failed("user context is not available")) } else { Ok(user) }
@@ -32,7 +32,7 @@ fn check_content(text: &str) -> Result<()> {
     }
 }
 
-/// Whose words a note is that is saved now.
+/// The origin of a note that is saved now.
 fn origin(call: &Call) -> NoteOrigin {
     match call.session.taint.origins().pop() {
         Some(place) => NoteOrigin::Untrusted(place),

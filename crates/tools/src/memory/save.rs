@@ -1,4 +1,4 @@
-//! `memory_save`: keeps a note.
+//! `memory_save`: saves a note.
 
 use std::time::Duration;
 

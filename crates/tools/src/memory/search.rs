@@ -1,4 +1,4 @@
-//! `memory_search`: what memory holds about a question.
+//! `memory_search`: searches notes and memory files.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct MemorySearchTool {
     pub tags: Vec<String>,
 }
 
-/// What memory holds about a question, best first.
+/// The hits, best first.
 #[derive(Clone, Debug)]
 pub struct MemorySearchOutput(
     /// The hits.
@@ -64,7 +64,7 @@ impl Tool for MemorySearchTool {
 }
 
 impl MemorySearchOutput {
-    /// 000's form: where each hit is from, its score, and its text below.
+    /// The form of 000: origin, score and text of each hit.
     #[must_use]
     pub fn lines(&self) -> String {
         let line = |hit: &MemoryHit| {
@@ -84,7 +84,7 @@ impl MemorySearchOutput {
         self.0.iter().map(line).collect::<Vec<_>>().join("\n\n")
     }
 
-    /// The same reply, with where its words are from if some are a stranger's.
+    /// Adds the untrusted origin of hits to the reply.
     #[must_use]
     pub fn with_untrusted_origin(&self, reply: Reply) -> Reply {
         let origin =
@@ -92,7 +92,7 @@ impl MemorySearchOutput {
         Reply { origin, ..reply }
     }
 
-    /// 003's form: a list of objects.
+    /// The form of 003: a list of objects.
     #[must_use]
     pub fn objects(&self) -> Value {
         self.0.iter().map(object).collect()
@@ -121,7 +121,7 @@ fn object(hit: &MemoryHit) -> Value {
     object
 }
 
-/// Where the words of a note came from, if they are a stranger's.
+/// The origin of an untrusted note.
 fn untrusted_origin(hit: &MemoryHit) -> Option<&str> {
     match &hit.origin {
         Some(NoteOrigin::Untrusted(place)) => Some(place),

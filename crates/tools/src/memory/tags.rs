@@ -1,4 +1,4 @@
-//! Tags in order: trimmed, lower-case, each once.
+//! Normalises tags: trimmed, lower-case, unique.
 
 use helve_contract::{Error, Result};
 
@@ -7,7 +7,7 @@ const MAX_TAGS: usize = 16;
 /// Characters of a tag at most.
 const MAX_TAG_CHARS: usize = 64;
 
-/// Brings tags in order. One that is too long is an error, since half a tag is another tag.
+/// Normalises tags. A tag that is too long is an error, because a truncated tag is another tag.
 pub fn normalize_tags(tags: &[String]) -> Result<Vec<String>> {
     let mut kept: Vec<String> = Vec::new();
     for tag in tags {

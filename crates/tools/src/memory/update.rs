@@ -1,4 +1,4 @@
-//! `memory_update`: puts another text into a note.
+//! `memory_update`: replaces the text of a note.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct MemoryUpdateTool {
     pub tags: Option<Vec<String>>,
 }
 
-/// A note that says something else now.
+/// The changed note.
 #[derive(Clone, Debug)]
 pub struct MemoryUpdateOutput(
     /// The note.

@@ -1,4 +1,4 @@
-//! `attachment_save`: a file that the user sent along, into the workspace.
+//! `attachment_save`: saves a file that the user sent into the workspace.
 
 use helve_contract::{
     AccessRequest, Call, Effects, Error, FileErrorKind, Port, PortSet, Reply, Result, Tool, ports::Expect, schemars,

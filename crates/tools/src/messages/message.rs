@@ -1,4 +1,4 @@
-//! `message`: words to somebody outside.
+//! `message`: sends a message through a channel.
 
 use helve_contract::{
     Call, Effects, Port, PortSet, Reply, Result, Tool, ports::ChannelAddress, schemars, schemars::JsonSchema,

@@ -1,4 +1,4 @@
-//! Messages and files, to people and from them.
+//! Messages and files to and from people.
 
 mod attachment_save;
 mod message;

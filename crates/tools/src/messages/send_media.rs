@@ -1,4 +1,4 @@
-//! `send_media`: a file of the workspace to the user.
+//! `send_media`: sends a file of the workspace to the user.
 
 use helve_contract::{
     AccessRequest, Call, Effects, Error, FileErrorKind, Media, Port, PortSet, Reply, Result, Tool,

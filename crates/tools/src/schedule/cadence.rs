@@ -1,4 +1,4 @@
-//! When a schedule runs: reading it, checking it, and the next time after one.
+//! Cadences of schedules: parsing, validation and the next run.
 
 use helve_contract::{
     Error, Result,
@@ -133,7 +133,7 @@ pub fn first_run(cadence: &Cadence, rules: &ScheduleRules, now: Timestamp) -> Re
     Ok(time)
 }
 
-/// The first time after `now`. An interval goes on in the steps that it began with at `anchor`, one of its times.
+/// The first time after `now`. An interval continues in steps from `anchor`, one of its times.
 pub fn next_run(cadence: &Cadence, anchor: Timestamp, now: Timestamp) -> Option<Timestamp> {
     match cadence {
         Cadence::Once { at } => Some(*at).filter(|at| *at > now),
@@ -146,7 +146,7 @@ pub fn next_run(cadence: &Cadence, anchor: Timestamp, now: Timestamp) -> Option<
             let passed = now.duration_since(anchor).as_secs();
             let steps = if now < anchor { 0 } else { passed / every + 1 };
             anchor.checked_add(SignedDuration::from_secs(steps.checked_mul(every)?)).ok().map(|at| {
-                // The clock went back behind the anchor: the next step is at most one interval away.
+                // The clock went back before the anchor: the next step is at most one interval away.
                 at.min(now.checked_add(SignedDuration::from_secs(every)).unwrap_or(at))
             })
         }

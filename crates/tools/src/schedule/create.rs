@@ -50,19 +50,19 @@ impl Tool for ScheduleCreateTool {
     }
 }
 
-/// A new schedule of the caller, with a conversation of its own.
+/// A new schedule of the caller, with a session of its own.
 pub(super) async fn new_schedule(call: &Call, goal: String, cadence: Cadence) -> Result<Schedule> {
     let (session, now) = (&call.session, call.now());
     let next = cadence::first_run(&cadence, &session.schedule_rules, now)?;
     let soonest = session.schedule_rules.min_interval;
-    // A scheduled task that plans itself anew, each time a moment later, would never end.
+    // A scheduled task that reschedules itself a moment later would never end.
     if session.name().starts_with(RUN_PREFIX) && next.duration_since(now).unsigned_abs() < soonest {
         return Err(Error::failed(format!(
             "a task that a schedule runs can make schedules that are due in {} s or later; choose a later time",
             soonest.as_secs()
         )));
     }
-    // What a scheduled task plans belongs to the conversation that its own schedule came from.
+    // A schedule that a scheduled task creates belongs to the session of its parent schedule.
     let running = match session.name().strip_prefix(RUN_PREFIX) {
         Some(id) => call.store().schedule(id).await?,
         None => None,

@@ -1,9 +1,8 @@
 //! A cron expression of five fields, and the times it names.
 //!
-//! The common rules hold: where both the day of the month and the day of the week are restricted, either is enough;
-//! Sunday is 0 and 7; names of months and days count. A job at fixed times runs once for each of them: a time that the
-//! clocks skip runs at the moment they skip it, a time that comes twice runs the first time. A job with `*` in its
-//! minutes or hours runs by the time that passes.
+//! The usual rules hold: if day of month and day of week are both restricted, either suffices; Sunday is 0 and 7;
+//! names of months and days are allowed. A job at fixed times runs once for each. A time skipped by a clock change
+//! runs at the change; a repeated time runs the first time. A job with `*` in minutes or hours runs by elapsed time.
 
 use helve_contract::{
     Error, Result,
@@ -136,8 +135,8 @@ impl CronExpression {
         let start = zone.to_datetime(time);
         let mut date = start.date();
         let horizon = date.year().checked_add(MAX_YEARS)?;
-        // Where clocks went back a moment ago, times of the day before may still map to later moments; where they are
-        // about to skip, the skipped ones come first. Both are in order if each day is looked at from its beginning.
+        // After clocks go back, times of the previous day may map to later moments; before a skip, skipped times come
+        // first. Scanning each day from its start handles both.
         loop {
             date = self.day(date, horizon)?;
             for hour in bits(self.hours) {
@@ -169,7 +168,7 @@ impl CronExpression {
             } else {
                 return Some(at);
             };
-            // A zone that does strange things must not hold us up.
+            // An unusual zone must not cause an endless loop.
             at = if next > at { next } else { at.checked_add(1.minute()).ok()? };
         }
     }

@@ -1,4 +1,4 @@
-//! `cron`: one tool that lists, adds and removes the agent's jobs. A job speaks to the conversation that made it.
+//! `cron`: lists, adds and removes the agent's jobs. A job sends messages to the session that created it.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub enum CronAction {
     Remove,
 }
 
-/// What became of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub enum CronOutput {
     /// The jobs there are.
@@ -52,7 +52,7 @@ pub enum CronOutput {
         /// What the caller must know about it.
         note: Option<&'static str>,
     },
-    /// One that is not there any more, if ever it was.
+    /// A removed job, if it existed.
     Removed {
         /// Its id.
         id: String,

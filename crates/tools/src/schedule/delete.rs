@@ -1,4 +1,4 @@
-//! `schedule_delete`: removes a schedule with its runs.
+//! `schedule_delete`: deletes a schedule with its runs.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct ScheduleDeleteTool {
     pub id: String,
 }
 
-/// A schedule that is gone.
+/// The deleted schedule.
 #[derive(Clone, Debug)]
 pub struct ScheduleDeleteOutput {
     /// Its id.

@@ -1,4 +1,4 @@
-//! `schedule_edit`: changes a part of a schedule, stops it for a while, takes it up again.
+//! `schedule_edit`: changes, pauses or resumes a schedule.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{CadenceType, ScheduleOutput, cadence};
 
-/// How often a change is tried again when a run changes the schedule at the same moment.
+/// How often a change is retried when a run changes the schedule concurrently.
 const MAX_RETRIES: usize = 20;
 
 /// Changes the given parts of a schedule. The answer is the schedule as it is now.
@@ -96,7 +96,7 @@ impl ScheduleEditTool {
         new.status = match (self.status, old.status) {
             (Some(ScheduleSwitch::Active), _) => ScheduleStatus::Active,
             (Some(ScheduleSwitch::Paused), _) => ScheduleStatus::Paused,
-            // A one-off with a new time is not over.
+            // A one-off with a new time becomes active again.
             (None, ScheduleStatus::Completed | ScheduleStatus::Failed) if timed => ScheduleStatus::Active,
             (None, status) => status,
         };

@@ -1,4 +1,4 @@
-//! Schedules: what an agent does while nobody watches.
+//! Schedules: tasks that run without a user.
 
 pub mod cadence;
 mod create;
@@ -34,14 +34,14 @@ const MAX_NAME_CHARS: usize = 200;
 /// How much of a goal is shown.
 const GOAL_PREVIEW_CHARS: usize = 500;
 
-/// The ids of sessions that run a schedule apart from any conversation begin so.
+/// The prefix of session ids for scheduled runs without their own session.
 pub const RUN_PREFIX: &str = "scheduled:";
 
 /// A schedule as the model sees it.
 pub struct ScheduleOutput {
     /// The schedule.
     pub schedule: Schedule,
-    /// What the caller must know about it.
+    /// A note for the caller.
     pub note: Option<&'static str>,
 }
 
@@ -55,7 +55,7 @@ impl From<ScheduleOutput> for Reply {
     }
 }
 
-/// What a caller must know where this process runs no schedules.
+/// The note for a process that runs no schedules.
 fn undriven(call: &Call) -> Option<&'static str> {
     (!call.session.schedule_rules.is_driven).then_some(
         "This process runs no schedules. It runs while `helve serve`, `helve chat` or `helve schedule drive` is \
@@ -105,13 +105,13 @@ fn truncate(text: &str, most: usize) -> String {
     }
 }
 
-/// Whose schedules they are. Never from the arguments.
+/// The owner of the schedules. Never taken from the arguments.
 fn user(call: &Call) -> Result<&str> {
     let user = call.session.user.as_str();
     if user.is_empty() { Err(Error::failed("user context is not available")) } else { Ok(user) }
 }
 
-/// A schedule of the caller. Those of others are not told from those that do not exist.
+/// A schedule of the caller. Those of others look as if they did not exist.
 async fn find_owned(call: &Call, id: &str) -> Result<Schedule> {
     let user = user(call)?;
     match call.store().schedule(id).await? {

@@ -1,4 +1,4 @@
-//! `schedule_runs` and `schedule_run_output`: how runs went, and what they said.
+//! `schedule_runs` and `schedule_run_output`: results and output of runs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A desk with a real store and a clock that stands.
+//! A fixture with a real store and a fixed clock.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl ScheduleFixture {
         Self { folder, store, user: "user".into(), is_driven: true, session: "session-1".into() }
     }
 
-    /// The same desk, with another user at it.
+    /// The same fixture for another user.
     pub(super) fn of(&self, user: &str) -> Self {
         Self {
             folder: self.folder.clone(),
@@ -48,7 +48,7 @@ impl ScheduleFixture {
         }
     }
 
-    /// The same desk in another session.
+    /// The same fixture in another session.
     pub(super) fn in_session(&self, id: &str) -> Self {
         Self { session: id.to_owned(), ..self.of(&self.user) }
     }
@@ -57,7 +57,7 @@ impl ScheduleFixture {
         self.store.schedule(id).await.unwrap().unwrap()
     }
 
-    /// The same desk in a process that runs no schedules.
+    /// The same fixture in a process that runs no schedules.
     pub(super) fn undriven(&self) -> Self {
         Self { is_driven: false, ..self.of(&self.user) }
     }

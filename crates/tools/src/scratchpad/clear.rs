@@ -1,4 +1,4 @@
-//! `scratchpad_clear`: wipes the session's scratchpad.
+//! `scratchpad_clear`: clears the session's scratchpad.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use serde_json::json;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct ScratchpadClearTool {}
 
-/// Whether something stood there.
+/// Whether the scratchpad had content.
 #[derive(Clone, Copy, Debug)]
 pub struct ScratchpadClearOutput(
-    /// Whether something stood there.
+    /// Whether the scratchpad had content.
     pub bool,
 );
 

@@ -1,4 +1,4 @@
-//! The scratchpad of a session: what it works on right now, in a few lines.
+//! The scratchpad of a session: a few lines about its current work.
 
 mod clear;
 mod read;
@@ -8,5 +8,5 @@ pub use clear::{ScratchpadClearOutput, ScratchpadClearTool};
 pub use read::{ScratchpadReadOutput, ScratchpadReadTool};
 pub use write::{ScratchpadWriteOutput, ScratchpadWriteTool};
 
-/// The slate that it stands on.
+/// The key of its session state.
 const STATE_KEY: &str = "scratchpad";

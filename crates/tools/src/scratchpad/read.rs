@@ -1,4 +1,4 @@
-//! `scratchpad_read`: what stands on the session's scratchpad.
+//! `scratchpad_read`: returns the session's scratchpad.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct ScratchpadReadTool {}
 
-/// What stands on a scratchpad.
+/// The content of a scratchpad.
 #[derive(Clone, Debug)]
 pub struct ScratchpadReadOutput {
     /// Whose it is.

@@ -1,4 +1,4 @@
-//! `scratchpad_write`: replaces what stands on the session's scratchpad.
+//! `scratchpad_write`: replaces the session's scratchpad.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ pub struct ScratchpadWriteTool {
     pub items: Vec<String>,
 }
 
-/// A scratchpad that was written.
+/// The written scratchpad.
 #[derive(Clone, Debug)]
 pub struct ScratchpadWriteOutput {
-    /// How many items stand on it.
+    /// The number of items.
     pub items: usize,
 }
 

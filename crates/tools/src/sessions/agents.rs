@@ -1,4 +1,4 @@
-//! `agents_list`: the agent that speaks here.
+//! `agents_list`: the current agent.
 
 use helve_contract::{Call, Effects, Reply, Result, Tool, ports::CurrentAgent};
 use schemars::JsonSchema;
@@ -9,10 +9,10 @@ use serde_json::json;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct AgentsListTool {}
 
-/// The agent that speaks here.
+/// The current agent.
 #[derive(Clone, Debug)]
 pub struct AgentsListOutput(
-    /// What is known of it.
+    /// Its description.
     pub CurrentAgent,
 );
 

@@ -1,4 +1,4 @@
-//! `sessions_history`: what was said in a conversation, a line a message.
+//! `sessions_history`: the messages of a session, one per line.
 
 use helve_contract::{
     Call, Effects, Port, PortSet, Reply, Result, Tool, TruncateSide,
@@ -23,7 +23,7 @@ pub struct SessionsHistoryTool {
     pub limit: Option<usize>,
 }
 
-/// The end of a conversation.
+/// The end of a session.
 #[derive(Clone, Debug)]
 pub struct SessionsHistoryOutput {
     /// Its last messages, in order.
@@ -59,7 +59,7 @@ impl From<SessionsHistoryOutput> for Reply {
         let lines: Vec<_> = note.into_iter().chain(messages.iter().map(line)).collect();
         let data = messages.iter().map(|it| json!({ "seq": it.seq, "role": role_label(it.role), "text": parts(it) }));
         let data = json!({ "messages": data.collect::<Value>(), "earlier": earlier });
-        // The end of a conversation is what one asks for.
+        // The latest messages matter most.
         Self { text: lines.join("\n"), data: Some(data), truncate_side: TruncateSide::KeepTail, ..Self::default() }
     }
 }
@@ -84,7 +84,7 @@ fn part(part: &MessagePart) -> Option<String> {
         MessagePart::Binary { path, mime_type, .. } => format!("[{mime_type}] {}", truncate(path)),
         // Only the provider can read it.
         MessagePart::Opaque { .. } => return None,
-        // How a message ends is worth a word only when it is not the usual way.
+        // Only unusual finish reasons are shown.
         MessagePart::Finish { reason } if reason.is_usual() => return None,
         MessagePart::Finish { reason } => format!("[{}]", truncate(reason.as_str())),
     })

@@ -1,4 +1,4 @@
-//! `sessions_list`: the user's conversations, the last used first.
+//! `sessions_list`: the user's sessions, the last used first.
 
 use helve_contract::{
     Call, Effects, Port, PortSet, Reply, Result, Tool,
@@ -18,7 +18,7 @@ pub struct SessionsListTool {
     pub limit: Option<u64>,
 }
 
-/// Conversations.
+/// Sessions.
 #[derive(Clone, Debug)]
 pub struct SessionsListOutput {
     /// The last used first.

@@ -1,4 +1,4 @@
-//! Conversations of the same user: which there are, what was said in them, words to them; and the agents behind them.
+//! Sessions of the same user: list, history, messages and agents.
 
 mod agents;
 mod history;
@@ -18,13 +18,13 @@ pub use status::{SessionsStatusOutput, SessionsStatusTool};
 
 use helve_contract::{Call, Error, Result, ports::SessionRecord};
 
-/// A conversation that this call may see: one of its own user.
+/// A session of the call's user.
 async fn find_visible(call: &Call, id: &str) -> Result<Option<SessionRecord>> {
     let found = call.store().get_session(id).await?;
     Ok(found.filter(|record| record.user == call.session.user))
 }
 
-/// Somebody else's conversation is as unknown as one that never was.
+/// Another user's session looks as if it did not exist.
 fn unknown_session_error(id: &str) -> Error {
     Error::failed(format!("there is no session `{id}`; list the sessions to see their ids"))
 }

@@ -1,4 +1,4 @@
-//! `sessions_send`: words to another conversation of the same user.
+//! `sessions_send`: sends a message to another session of the same user.
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
@@ -23,9 +23,9 @@ pub struct SessionsSendTool {
 /// A message that has been taken.
 #[derive(Clone, Debug)]
 pub struct SessionsSendOutput {
-    /// The conversation.
+    /// The session.
     pub id: String,
-    /// What became of it there; `None`: the conversation is not open here, and reads it when it goes on.
+    /// The delivery; `None` if the session is not open here and reads it later.
     pub delivery: Option<Delivery>,
 }
 
@@ -55,7 +55,8 @@ impl Tool for SessionsSendTool {
     }
 }
 
-/// Moves what waits into a session that nobody holds, so that its history shows the message. A holder does it otherwise.
+/// Moves pending messages into a session without a holder, so that its history shows them. Otherwise the holder does
+/// it.
 async fn deliver(call: &Call, session: &str) -> Result<()> {
     let lease = match call.store().claim_session(session, &new_id(), SESSION_LEASE).await {
         Err(Error::SessionHeld(_)) => return Ok(()),
@@ -67,7 +68,7 @@ async fn deliver(call: &Call, session: &str) -> Result<()> {
 }
 
 impl From<SessionsSendOutput> for Reply {
-    /// 000's words, and when the message is read.
+    /// The text of 000, with when the message is read.
     fn from(SessionsSendOutput { id, delivery }: SessionsSendOutput) -> Self {
         let (waits, when) = match delivery {
             Some(Delivery::Running) => (false, "; it is working and reads the message next".to_owned()),

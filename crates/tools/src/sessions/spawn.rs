@@ -63,7 +63,7 @@ fn prompt_title(prompt: &str) -> String {
 }
 
 impl From<SessionsSpawnOutput> for Reply {
-    /// The sub-agent's last words, marked as its own; an error with them where it did not finish.
+    /// The sub-agent's last message, fenced; an error if it did not finish.
     fn from(SessionsSpawnOutput(report): SessionsSpawnOutput) -> Self {
         let failed = |why: &str| {
             let reply = fenced_between(&format!("The sub-agent {why}. Its words so far:\n"), &report, "");

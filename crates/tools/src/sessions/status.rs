@@ -1,4 +1,4 @@
-//! `sessions_status`: how the present conversation stands.
+//! `sessions_status`: the state of the current session.
 
 use helve_contract::{Call, Effects, Reply, Result, Tool, ports::SessionRecord};
 use schemars::JsonSchema;
@@ -11,12 +11,12 @@ use super::{find_visible, single_line};
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct SessionsStatusTool {}
 
-/// How the present conversation stands.
+/// The state of the current session.
 #[derive(Clone, Debug)]
 pub struct SessionsStatusOutput {
     /// Its id.
     pub id: String,
-    /// What is kept of it; nothing where no loop of ours drives it.
+    /// Its record; `None` if Helve's agent loop does not run it.
     pub record: Option<SessionRecord>,
 }
 

@@ -1,4 +1,4 @@
-//! Commands and processes: run one, watch one, end one.
+//! Commands and processes: run, watch and end them.
 
 mod process;
 mod run;
@@ -15,11 +15,11 @@ use helve_contract::{
     ports::{ProcessStatus, TaskId, TaskInfo, TaskOutput as TaskText},
 };
 
-/// How much output is taken into a reply at most: more than any dialect shows, and no more than the keeper of tasks
-/// has of an end in memory. The task's file has all of it.
+/// The maximum output in a reply: more than any dialect shows, and no more than the task runner keeps in memory. The
+/// spill file has all of it.
 const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
-/// The word for where a task stands, as the dialects with tasks spell it.
+/// The state name that the dialects with tasks use.
 fn state_label(state: &ProcessStatus) -> &'static str {
     match state {
         ProcessStatus::Running => "running",
@@ -29,7 +29,7 @@ fn state_label(state: &ProcessStatus) -> &'static str {
     }
 }
 
-/// What there is to say about how a command ended, beside its output and exit code. One remark a line.
+/// Notes about how a command ended, besides output and exit code. One per line.
 fn exit_notes(state: &ProcessStatus) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(exit) = state.exit() {
@@ -44,14 +44,12 @@ fn exit_notes(state: &ProcessStatus) -> Vec<String> {
     remarks
 }
 
-/// What a task wrote before the output that is here; `None` when all of it is here. Lines that are not in memory cannot
-/// be counted.
+/// The part of the output before this one; `None` if it is complete. Lines that are not in memory cannot be counted.
 fn left_out(info: &TaskInfo, output: &TaskText) -> Option<Truncation> {
     (output.skipped > 0).then(|| Truncation { bytes: info.output_bytes, lines: count_lines(&output.merged) as u64 })
 }
 
-/// Bytes of the whole output, where the text does not show its bytes as they are: some are escaped, or were commands to a
-/// terminal.
+/// The size of the whole output, if the text shows escaped bytes or omits terminal commands.
 fn source_bytes(written: u64, unseen: u64, text: &str) -> Option<u64> {
     (text.len() as u64 != written.saturating_sub(unseen)).then_some(written)
 }
@@ -84,7 +82,7 @@ async fn unknown_task_error(call: &Call, id: &TaskId, error: Error) -> Error {
     Error::failed(format!("no task `{}` in this session; {known}", id.escape_debug()))
 }
 
-/// Waits without waiting: where a task stands now.
+/// The current state of a task, without waiting.
 async fn task_info(call: &Call, id: &TaskId) -> Result<TaskInfo> {
     match call.tasks().wait(call, id, helve_contract::ports::WaitUntil::Now).await {
         Ok(info) => Ok(info),

@@ -1,4 +1,4 @@
-//! `process`: look after a command in the background.
+//! `process`: manages a background command.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub enum ProcessAction {
     Poll,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub enum ProcessOutput {
     /// Where it stands.
@@ -59,7 +59,7 @@ impl Tool for ProcessTool {
     type Output = ProcessOutput;
 
     fn access(&self) -> Option<AccessRequest> {
-        // What a running shell is sent may be a command, so command rules read it as one.
+        // Input to a running shell may be a command, so command rules apply to it.
         let input = self.input.as_ref().filter(|_| self.action == ProcessAction::Input);
         let line = |input: &String| AccessRequest::command(CommandLine::OneOf(vec![input.clone()]), None);
         Some(input.map(line).unwrap_or_default())
@@ -100,7 +100,7 @@ fn require_running(info: &TaskInfo) -> Result<()> {
 }
 
 impl From<ProcessOutput> for Reply {
-    /// 000's words.
+    /// The text of 000.
     fn from(out: ProcessOutput) -> Self {
         let (mut cut, mut source_bytes) = (None, None);
         let (text, info) = match out {

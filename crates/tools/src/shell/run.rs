@@ -1,4 +1,4 @@
-//! `run`: a shell command, waited for or left in the background.
+//! `run`: runs a shell command in the foreground or background.
 
 use std::{
     collections::BTreeMap,
@@ -77,14 +77,14 @@ pub enum RunStdin {
     Open,
 }
 
-/// How a command went.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub struct RunToolOutput {
     /// Its id, where it was left in the background.
     pub id: Option<String>,
     /// Running, or how it ended.
     pub state: ProcessStatus,
-    /// Both streams, in the order written unless they were asked for apart.
+    /// Both streams, in the order written unless they were requested separately.
     pub merged: String,
     /// Standard output; both streams where they are merged.
     pub stdout: String,
@@ -96,7 +96,7 @@ pub struct RunToolOutput {
     pub ran: Duration,
     /// The limit that it ran under.
     pub timeout: Option<Duration>,
-    /// The walls around it.
+    /// The sandbox around it.
     pub sandbox_level: SandboxLevel,
     /// The file with all of its raw output.
     pub file: Option<String>,
@@ -104,19 +104,19 @@ pub struct RunToolOutput {
     pub total_bytes: u64,
     /// Bytes of output that are not in the texts here.
     pub omitted_bytes: u64,
-    /// It left processes behind that held its output open; they were ended.
+    /// Whether it left processes that held its output open; they were ended.
     pub left_behind: bool,
-    /// What a wall refused, in words.
+    /// What the sandbox denied.
     pub denials: Vec<String>,
-    /// It ran out of time.
+    /// Whether it timed out.
     pub timed_out: bool,
-    /// The caller gave up on it.
+    /// Whether the caller cancelled it.
     pub cancelled: bool,
-    /// Which end of a long output matters.
+    /// Which side of a long output is kept.
     pub keep: TruncateSide,
-    /// Where the next command starts, if that is not where this one ended.
+    /// The next working directory, if it is not where this command ended.
     pub strayed: Option<String>,
-    /// It was left in the background of a process that serves one call and exits, and ends with it.
+    /// Whether it was left in the background of a single-call process and ends with it.
     pub ends_with_call: bool,
 }
 
@@ -173,7 +173,7 @@ impl Tool for RunTool {
     }
 }
 
-/// Ends a command that nobody waits for any more, because the call itself was dropped.
+/// Ends a command when its call is dropped.
 struct StopOnDrop<'a> {
     call: &'a Call,
     id: &'a TaskId,
@@ -183,7 +183,7 @@ struct StopOnDrop<'a> {
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         if self.held {
-            // Nothing can be awaited here; one poll is enough to hand over the order.
+            // Nothing can be awaited here; one poll suffices to send the request.
             let order = AssertUnwindSafe(|| self.call.tasks().stop(self.call, self.id).now_or_never());
             _ = catch_unwind(order);
         }
@@ -218,7 +218,7 @@ impl RunTool {
         })
     }
 
-    /// Back to the top if the session's folder is gone, and then a word about it.
+    /// Resets the working directory if it no longer exists, with a note.
     async fn reset_missing_dir(&self, call: &Call) -> Result<Option<String>> {
         let (here, top) = (call.session.cwd()?, call.workspace_root()?);
         if !self.keep_dir || here.host_path() == top.host_path() || is_folder(call, &here).await {
@@ -229,7 +229,7 @@ impl RunTool {
         Ok(Some(said))
     }
 
-    /// Goes where the shell went. A place where no command may start leads to the top, and then a word about it.
+    /// Follows the shell's working directory. Resets it, with a note, if no command may start there.
     async fn follow_cwd(&self, call: &Call, state: &ProcessStatus) -> Option<String> {
         let ProcessStatus::Exited(exit) = state else { return None };
         let ended = exit.dir.as_ref().filter(|_| self.keep_dir)?;
@@ -297,7 +297,7 @@ impl RunTool {
 const ENDS_WITH_CALL: &str = "It ends when this call returns, because this process serves one call and exits. \
                               Run it in the foreground, or in a session that lasts.";
 
-/// Whether a script can change its folder. Asking a shell where it ended costs a process, and most have not moved.
+/// Whether a script can change its directory. Asking the shell costs a process, and most do not.
 fn may_change_dir(script: &str) -> bool {
     ["cd", "pushd", "popd", "eval", "source", ". "].iter().any(|word| script.contains(word))
 }
@@ -312,9 +312,9 @@ fn root_path(call: &Call, root: &Root) -> Result<SafePath> {
     call.session.workspace.resolve_in_root(&root.dir, "", access)
 }
 
-/// How the dialects tell of a command.
+/// Rendering for the dialects.
 impl RunToolOutput {
-    /// 000: `exit code: N`, then the output. A command that fails is no error.
+    /// 000: `exit code: N`, then the output. A failing command is no error.
     pub fn render_status_first(self) -> Reply {
         if let Some(id) = &self.id {
             let next = if self.ends_with_call { ENDS_WITH_CALL } else { "ask for its status or its output by this id" };
@@ -351,7 +351,7 @@ impl RunToolOutput {
         Reply { text: json.text, data: json.data, format: json.format, source_bytes, ..reply }
     }
 
-    /// 002: the output, then `[exit code: N]` where it is not zero. A command that fails is no error.
+    /// 002: the output, then `[exit code: N]` if it is not zero. A failing command is no error.
     pub fn render_status_last(self) -> Reply {
         let mut reply = self.reply(String::new(), self.merged.clone());
         if self.timed_out {
@@ -384,7 +384,7 @@ impl RunToolOutput {
         Reply { is_error, ..self.reply(before, text) }
     }
 
-    /// 004: the output; a command that fails is an error whose first line is `Exit code N`. In the background, the id.
+    /// 004: the output; a failing command is an error whose first line is `Exit code N`. In the background, the id.
     pub fn render_merged_or_error(self) -> Reply {
         if let Some(id) = &self.id {
             let file = self.file.as_ref().map(|file| format!(" Its output is also in {file}.")).unwrap_or_default();
@@ -428,7 +428,7 @@ impl RunToolOutput {
         super::exit_notes(&self.state).into_iter().chain(self.strayed.clone()).collect()
     }
 
-    /// The output, with what must be said beside it. Only the output is truncated.
+    /// The output with its notes. Only the output is truncated.
     fn reply(&self, before: String, text: String) -> Reply {
         let mut after = String::new();
         self.notes().iter().for_each(|remark| push_line(&mut after, &format!("[{remark}]")));

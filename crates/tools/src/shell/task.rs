@@ -1,4 +1,4 @@
-//! `task_output` and `task_stop`: read a task in the background, or end it.
+//! `task_output` and `task_stop`: read or end a background task.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ async fn find_agent(call: &Call, id: &TaskId, wait: Option<Duration>) -> Result<
 }
 
 impl From<TaskOutputResult> for Reply {
-    /// 004's words: `Task ID (status: completed):` and the output. Waiting in vain is an error with the output so far.
+    /// The text of 004: `Task ID (status: completed):` and the output. A timeout is an error with the output so far.
     fn from(TaskOutputResult { found, waited }: TaskOutputResult) -> Self {
         match found {
             BackgroundTask::Command { info, output } => render_command(info, output, waited),

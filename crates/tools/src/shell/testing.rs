@@ -1,4 +1,4 @@
-//! Commands that only pretend to run: a test says what they write and how they end.
+//! Fake commands for tests: the test sets their output and end.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

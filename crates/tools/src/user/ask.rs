@@ -1,4 +1,4 @@
-//! `user_ask`: puts questions with a few answers to choose from.
+//! `user_ask`: asks the user questions with predefined answers.
 
 use std::{
     collections::{BTreeMap, HashSet},

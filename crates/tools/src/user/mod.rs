@@ -1,4 +1,4 @@
-//! The person at the other end: questions, the to-do list, plans, settings.
+//! The user: questions, the to-do list, plans, settings.
 
 mod ask;
 mod plan;
@@ -12,7 +12,7 @@ pub use todos::{STATE_KEY as TODOS, UserTodosOutput, UserTodosTool};
 
 use helve_contract::{Call, Error, Result};
 
-/// Waits for a person, unless the caller gives up first.
+/// Waits for the user until the call is cancelled.
 async fn unless_cancelled<T>(call: &Call, work: impl Future<Output = Result<T>>) -> Result<T> {
     call.cancel.run_until_cancelled(work).await.unwrap_or(Err(Error::Cancelled))
 }

@@ -36,7 +36,7 @@ pub struct UserExitPlanOutput {
     pub plan: String,
     /// What the user said.
     pub verdict: PlanDecision,
-    /// Whether an agent and not the main conversation asks.
+    /// Whether a sub-agent asks, not the main session.
     pub by_agent: bool,
 }
 
@@ -77,7 +77,7 @@ impl Tool for UserExitPlanTool {
     }
 }
 
-/// The last words that the model said in this conversation.
+/// The last text of the model in this session.
 async fn last_assistant_text(call: &Call) -> Result<Option<String>> {
     let messages = call.store().messages(&call.session.id, None, MAX_MESSAGES).await?;
     let said = messages.iter().rev().filter(|message| message.role == MessageRole::Assistant).map(|message| {

@@ -1,4 +1,4 @@
-//! A person whose answers are known before.
+//! A fake user with predefined answers.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::testing::FakeHost;
 
-/// A person whose answers are known before.
 pub(crate) struct FakeUser {
     pub(crate) answers: BTreeMap<String, String>,
     pub(crate) planning: bool,

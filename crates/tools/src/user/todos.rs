@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The slate that the to-do list of a session is kept on.
+/// The session state key of the to-do list.
 pub const STATE_KEY: &str = "todos";
 
 /// Replaces the to-do list of the session, and shows it to the user.

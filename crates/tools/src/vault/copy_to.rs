@@ -1,4 +1,4 @@
-//! `vault_copyto`: a file out of the vault, in two steps that never have both sides in reach.
+//! `vault_copyto`: copies a file out of the vault in two steps, each with access to one side only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +54,7 @@ impl Tool for VaultCopyTool {
         let operation = OPERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
         let (inside, outside) =
             (restrict_roots(call, VaultSide::Vault)?, restrict_roots(call, VaultSide::Destination)?);
-        // Both paths are judged before anything is opened: a secret is not read for nothing.
+        // Both paths are checked before anything is opened: a secret is not read needlessly.
         let source = inside.check(self.source_path.as_ref(), Access::Read, None)?;
         let destination = outside.check(self.destination_path.as_ref(), Access::Write, None)?;
 
@@ -73,7 +73,7 @@ impl Tool for VaultCopyTool {
     }
 }
 
-/// The first step: nothing but the vault is in reach.
+/// The first step: only the vault is accessible.
 async fn read(call: &Call, source: &SafePath) -> Result<Vec<u8>> {
     let file = match call.host().read(source, Span::first(MAX_FILE_BYTES)).await {
         Ok(file) => file,
@@ -85,7 +85,7 @@ async fn read(call: &Call, source: &SafePath) -> Result<Vec<u8>> {
     Ok(file.bytes)
 }
 
-/// The second step: the vault is out of reach.
+/// The second step: the vault is not accessible.
 async fn write(call: &Call, destination: &SafePath, bytes: &[u8]) -> Result<()> {
     match call.host().write(destination, bytes, Expect::Absent).await {
         Ok(_) => Ok(()),

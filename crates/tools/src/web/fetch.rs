@@ -1,4 +1,4 @@
-//! `web_fetch`: gets a page and hands it over as text. What a page says is data from a stranger, and is marked so.
+//! `web_fetch`: fetches a page as text. The content of a page is untrusted and fenced.
 
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ impl Tool for WebFetchTool {
     }
 }
 
-/// What a model says to the question; where none does, the passages that it is about.
+/// The model's answer to the question; without a model, the relevant passages.
 async fn answer_question(call: &Call, page: &mut FetchResponse, question: &str) -> Result<PageAnswer> {
     let text = page.text.as_str();
     let readable = &text[..text.floor_char_boundary(MAX_MODEL_INPUT)];
@@ -165,7 +165,7 @@ async fn answer_question(call: &Call, page: &mut FetchResponse, question: &str) 
         }
         Ok(None) => {}
         Err(Error::Cancelled) => return Err(Error::Cancelled),
-        // The page is here; that nobody can read it is no reason to have nothing of it.
+        // The page was fetched; without a model its passages are still useful.
         Err(error) => page.notes.push(format!("the model that reads pages failed: {error}")),
     }
     let (text, cut) = passages::select_passages(&page.text, question, MAX_PASSAGE_BYTES);
@@ -189,32 +189,32 @@ impl WebFetchOutput {
         (plain(&self.requested_url) != plain(&self.page.url)).then_some(self.page.url.as_str())
     }
 
-    /// Text of the page, marked as what it is: its words are nobody's orders.
+    /// Fences text of the page as untrusted.
     #[must_use]
     pub fn fence(&self, text: &str) -> String {
         self.fence.wrap(text)
     }
 
-    /// What else there is to say about the page, each in a line of its own in brackets.
+    /// Notes about the page, one per line in brackets.
     #[must_use]
     pub fn notes(&self) -> String {
         self.page.notes.iter().map(|it| format!("[{it}]")).collect::<Vec<_>>().join("\n")
     }
 
-    /// Text of the page as a reply. The engine truncates it to what was asked for, and then marks it as untrusted.
+    /// Text of the page as a reply. The engine truncates it to the requested limit and tags it as untrusted.
     #[must_use]
     pub fn page_reply(self, text: impl Into<Reply>) -> Reply {
         let mut reply = Reply { limit: self.limit, ..text.into() };
         reply.notes.extend(self.page.notes);
         reply.media.extend(self.page.media);
-        // Only the words of a page are a stranger's; that it moved or is empty are ours.
+        // Only the page's text is untrusted; the notes about redirects and empty pages are Helve's.
         if self.page.redirect_to.is_none() && !self.page.text.is_empty() || !reply.media.is_empty() {
             reply.origin = Some(Origin::unmarked(self.page.url));
         }
         reply
     }
 
-    /// A text about the page, which the page itself did not write.
+    /// A reply about the page that the page itself did not write.
     #[must_use]
     pub fn into_reply(self, reply: impl Into<Reply>) -> Reply {
         let mut reply = self.page_reply(reply);

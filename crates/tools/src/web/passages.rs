@@ -1,4 +1,4 @@
-//! The passages of a page that a question is about: by the words they share, rare ones counting more.
+//! Selects the passages of a page that match a question, weighted by rare words.
 
 use std::collections::{HashMap, HashSet};
 
@@ -67,8 +67,8 @@ const STOP_WORDS: &[&str] = &[
     "you",
 ];
 
-/// The passages of a text that a question is about, in the text's order and at most so many bytes, or the beginning
-/// where the question gives nothing to go by. A short text comes whole. The flag says whether something was left out.
+/// The passages that match a question, in the text's order and limited in bytes, or the start if nothing matches. A
+/// short text is returned whole. The flag says whether something was left out.
 pub(super) fn select_passages(text: &str, question: &str, most: usize) -> (String, bool) {
     if text.len() <= most {
         return (text.to_owned(), false);
@@ -79,7 +79,7 @@ pub(super) fn select_passages(text: &str, question: &str, most: usize) -> (Strin
     let mut order: Vec<usize> = (0..blocks.len()).filter(|at| scores[*at] > 0.0).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
     if order.is_empty() {
-        // Nothing to go by: the beginning says best what a page is.
+        // Without a match the start describes a page best.
         order = (0..blocks.len()).collect();
     }
     let (mut chosen, mut size) = (HashSet::new(), 0);

@@ -1,4 +1,4 @@
-//! An object of JSON, opened one level deep: the rest is looked at only where it is needed, and keeps its text.
+//! A JSON object parsed one level deep: nested values keep their original text.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Changing one cell in the text of a notebook: every byte outside of the cell stays as it is, and so does every
-//! member of the cell that has no part in the change.
+//! Changes one cell in a notebook's text: every byte outside the cell, and every unaffected member of it, stays
+//! unchanged.
 
 use std::ops::Range;
 
@@ -133,7 +133,7 @@ fn new_cell_id(cells: &[RawObject], source: &str, at: usize) -> String {
     (0..=u16::MAX).map(id).find(|id| taken.iter().all(|it| it != id)).unwrap_or_default()
 }
 
-/// The cell with its new text; what an earlier run left behind is gone, and its type is the one asked for.
+/// The cell with its new text and type, without earlier outputs.
 fn replace_cell(cell: &RawObject, edit: &NotebookEditTool, style: &JsonStyle) -> (String, String) {
     let before = cell.value("cell_type");
     let kind = edit.cell_type.map_or_else(|| before.as_str().unwrap_or("raw").to_owned(), |it| it.as_str().to_owned());
@@ -186,9 +186,9 @@ fn source(text: &str, listed: bool) -> Value {
     if listed { text.split_inclusive('\n').collect::<Vec<_>>().into() } else { text.into() }
 }
 
-/// How a notebook is laid out.
+/// The JSON formatting of a notebook.
 struct JsonStyle {
-    /// What stands before each cell: the line end and the indentation; nothing or a blank in a notebook on one line.
+    /// The text before each cell: line end and indentation; empty or a space in a single-line notebook.
     before_cell: String,
     /// What stands before the end of the list of cells.
     before_end: String,
@@ -294,7 +294,7 @@ fn offset(text: &str, piece: &str) -> usize {
     piece.as_ptr().addr().wrapping_sub(text.as_ptr().addr()).min(text.len())
 }
 
-/// That the result is a notebook, and that nothing but the one cell is different, to the letter.
+/// Verifies that the result is a notebook in which only that cell differs, byte by byte.
 fn verify_untouched(
     path: &str,
     before: &NotebookText,

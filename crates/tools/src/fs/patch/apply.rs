@@ -1,4 +1,4 @@
-//! The bytes of a file after a patch: what no hunk changes is copied as it was.
+//! Applies hunks to the bytes of a file; everything else is copied unchanged.
 
 use std::ops::Range;
 
@@ -18,13 +18,13 @@ use crate::fs::{
 pub(in crate::fs) struct PatchedBytes {
     /// All of it.
     pub(in crate::fs) bytes: Vec<u8>,
-    /// Which bytes are others now.
+    /// The changed byte ranges.
     pub(in crate::fs) changes: Vec<ByteChange>,
-    /// What was overlooked to make a hunk fit.
+    /// Notes about tolerated differences.
     pub(in crate::fs) notes: Vec<String>,
 }
 
-/// Applies all hunks to a file, or says which one does not fit and why.
+/// Applies all hunks, or returns which one does not fit and why.
 pub(in crate::fs) fn apply(path: &str, bytes: &[u8], hunks: &[PatchHunk]) -> Result<PatchedBytes> {
     let format = detect(bytes, true).map_err(|what| Error::file(path, FileErrorKind::Binary(what)))?;
     let decoded = DecodedText::new(bytes, format);
@@ -197,7 +197,7 @@ impl PatchTarget<'_> {
         Some((start..stop, new))
     }
 
-    /// Gives a last line without an end one, where new lines come after it.
+    /// Adds a line end to an unterminated last line if new lines follow it.
     fn terminate_last_line(&self, edits: &mut TextEdits) {
         let open = self.spans.last().is_some_and(|span| span.end == span.next);
         let end = self.text.len();
@@ -222,7 +222,7 @@ impl PatchTarget<'_> {
     }
 }
 
-/// How much deeper the lines of the file stand than those of the patch.
+/// The indentation difference between file and patch.
 enum IndentShift {
     None,
     Deeper(String),
@@ -230,7 +230,7 @@ enum IndentShift {
 }
 
 impl IndentShift {
-    /// `None` where it is not the same for all lines, so that new lines have no sure place.
+    /// `None` if it differs between lines, because then new lines have no defined indentation.
     fn of(hunk: &PatchHunk, place: HunkLocation, texts: &[&str]) -> Option<Self> {
         let adds = hunk.lines.iter().any(|line| line.side == LineSide::Added && !line.text.trim().is_empty());
         if matches!(place.fit, MatchQuality::Exact | MatchQuality::TrailingWhitespace) || !adds {
@@ -275,7 +275,7 @@ fn indent(line: &str) -> &str {
     &line[..line.len() - line.trim_start().len()]
 }
 
-/// A new line with the quotes and dashes of the old one wherever it says the same.
+/// Keeps the quotes and dashes of the old line where the text is the same.
 fn with_typography(new: &str, old: &str) -> String {
     let (new, old): (Vec<char>, Vec<char>) = (new.chars().collect(), old.chars().collect());
     let same = |(a, b): &(&char, &char)| to_ascii_punctuation(**a) == to_ascii_punctuation(**b);
@@ -285,7 +285,7 @@ fn with_typography(new: &str, old: &str) -> String {
     old[..head].iter().chain(middle).chain(&old[old.len() - tail..]).collect()
 }
 
-/// Why a hunk does not fit, with the real lines.
+/// The error for a hunk that does not fit, with the actual lines.
 fn hunk_error(path: &str, text: &str, hunks: &[PatchHunk], number: usize, miss: &HunkMiss) -> Error {
     let hunk = &hunks[number];
     let which = format!("{path}: hunk {} (line {} of the patch)", number + 1, hunk.line);

@@ -1,4 +1,4 @@
-//! The envelope: `*** Begin Patch` … `*** End Patch`.
+//! The patch envelope: `*** Begin Patch` … `*** End Patch`.
 
 use helve_contract::{Error, Result};
 
@@ -41,7 +41,7 @@ pub(super) fn parse(lines: &[&str]) -> Result<Vec<FileOp>> {
     Ok(ops)
 }
 
-/// The lines between the markers. Around them may be what a shell or a Markdown page needs, and nothing else.
+/// The lines between the markers. Around them only shell or Markdown wrapping is allowed.
 fn patch_body(lines: &[&str]) -> Result<(usize, usize)> {
     let find = |marker: &str| lines.iter().position(|line| line.trim() == marker);
     let first = find(BEGIN).ok_or_else(|| Error::failed(format!("the patch does not start with `{BEGIN}`")))?;

@@ -1,4 +1,4 @@
-//! Patches: what one says (`envelope`, `unified`), where its hunks fit (`place`), and which bytes change (`apply`).
+//! Patches: parsing (`envelope`, `unified`), locating hunks (`place`) and applying them (`apply`).
 
 mod apply;
 mod envelope;
@@ -23,20 +23,20 @@ pub(super) struct FileOp {
 /// What becomes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FileAction {
-    /// It is created with this content.
+    /// Creates it with this content.
     Add { text: String, existing: OnExisting },
-    /// It is removed; where there are hunks, they say what must have been in it.
+    /// Removes it; hunks, if any, describe the expected content.
     Delete { hunks: Vec<PatchHunk> },
-    /// It is changed, and moved where `to` says so.
+    /// Changes it, and moves it if `to` is set.
     Update { to: Option<String>, hunks: Vec<PatchHunk> },
 }
 
-/// What a new file does to one that is there.
+/// What to do if a new file already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnExisting {
-    /// Replaces it, as the envelope has it.
+    /// Replace it, as in the envelope format.
     Replace,
-    /// Is refused, as unified diffs have it.
+    /// Refuse, as in unified diffs.
     Refuse,
 }
 

@@ -1,4 +1,4 @@
-//! Where a hunk fits: exactly, then with less and less regard to blanks and typography.
+//! Locates hunks: exactly first, then with increasing tolerance for whitespace and typography.
 
 use std::{
     borrow::Cow,
@@ -20,7 +20,7 @@ pub(super) enum MatchQuality {
 impl MatchQuality {
     const ALL: [Self; 4] = [Self::Exact, Self::TrailingWhitespace, Self::Whitespace, Self::Punctuation];
 
-    /// What was overlooked to make it fit, for the reply.
+    /// The note about tolerated differences.
     pub(super) fn note(self) -> Option<&'static str> {
         match self {
             Self::Exact => None,
@@ -45,13 +45,13 @@ impl MatchQuality {
 pub(super) struct HunkLocation {
     /// The first line of the file that it covers, counted from 0.
     pub(super) at: usize,
-    /// How many lines of the hunk count: empty ones at its end may be no part of it.
+    /// The number of hunk lines that count: trailing blank lines may not belong to it.
     pub(super) lines: usize,
     /// How well it fits.
     pub(super) fit: MatchQuality,
 }
 
-/// Why a hunk goes nowhere.
+/// Why a hunk cannot be located.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HunkMiss {
     /// The line that should come before it is not there.
@@ -64,7 +64,7 @@ pub(super) enum HunkMiss {
     Ambiguous(Vec<usize>),
     /// It changes what another one changes.
     Overlaps,
-    /// It fits but for an indentation that differs from line to line.
+    /// It fits except for inconsistent indentation.
     InconsistentIndent(usize),
 }
 
@@ -102,7 +102,7 @@ impl<'a> SearchableLines<'a> {
             if let Some(hint) = hunk.hint.filter(|_| covered > 0) {
                 drift = place.at as isize - hint.saturating_sub(1) as isize;
             }
-            // Lines that go to the end of the file say nothing about where the next hunk is.
+            // Lines appended at the end of the file do not determine the next hunk's position.
             if covered > 0 || hunk.hint.is_some() || !hunk.anchors.is_empty() {
                 from = place.at + covered;
             }
@@ -127,7 +127,7 @@ impl<'a> SearchableLines<'a> {
             let at = self.insertion(hunk, start, drift).max(from);
             return Ok(HunkLocation { at, lines: hunk.lines.len(), fit: MatchQuality::Exact });
         }
-        // A head is often repeated as the first line of its hunk.
+        // A header is often repeated as the first line of its hunk.
         let starts = [Some(start), (start > from).then(|| start - 1)];
         for start in starts.into_iter().flatten() {
             for dropped in 0..=blank_end(hunk) {
@@ -225,7 +225,7 @@ fn disambiguate(
             let tied = found.iter().filter(|at| away(at) == away(&nearest)).count() > 1;
             if tied { Err(many()) } else { Ok(nearest) }
         }
-        // The line above names the place, nothing is lost, or each of the places has a hunk of its own.
+        // An anchor selects the place, nothing is removed, or each place has its own hunk.
         ([first, ..], None) if !hunk.anchors.is_empty() || !hunk.removes() || found.len() <= twins() => Ok(*first),
         _ => Err(many()),
     }

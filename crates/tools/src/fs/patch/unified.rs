@@ -20,7 +20,7 @@ pub(super) fn parse(lines: &[&str]) -> Result<Vec<FileOp>> {
     let mut at = 0;
     while at < lines.len() {
         if !is_diff_start(lines, at) {
-            // Prose, fences and commit messages around a diff are passed over; a hunk without a file is a mistake.
+            // Skips prose, fences and commit messages around a diff; a hunk without a file is an error.
             if parse_hunk_header(lines[at]).is_some() {
                 return Err(Error::failed(format!("line {} of the patch: this hunk belongs to no file", at + 1)));
             }
@@ -77,7 +77,7 @@ fn parse_file(lines: &[&str], start: usize) -> Result<(FileOp, usize)> {
 
 const NULL: &str = "/dev/null";
 
-/// A bare `@@` where models leave the numbers out: counts that are never reached.
+/// A bare `@@` without numbers, as models write it.
 fn bare_hunk_header<'a>(lines: &[&'a str], at: usize) -> Option<(usize, usize, usize, &'a str)> {
     lines.get(at)?.starts_with("@@").then_some((0, usize::MAX, usize::MAX, ""))
 }
@@ -144,7 +144,7 @@ impl UnifiedHeader {
     }
 }
 
-/// One hunk. Its counts say where it ends; where they are wrong, the look of the lines does.
+/// Parses one hunk. Its counts determine the end; if they are wrong, the line prefixes do.
 fn hunk(lines: &[&str], start: usize, old: usize, new: usize) -> (PatchHunk, usize) {
     let hint = parse_hunk_header(lines[start]).map(|(start, ..)| start);
     let mut hunk = PatchHunk { line: start + 1, hint, ..PatchHunk::default() };

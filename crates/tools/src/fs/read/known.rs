@@ -1,7 +1,7 @@
-//! Where lines begin in long files that were read before, so that the next page of one costs a page and not the file.
+//! A cache of line offsets in long files, so that the next page costs a page and not the file.
 //!
-//! Only places are kept, never text: every page is read anew through the host, with all its checks, and a file that is
-//! not in the same state any more is read from its beginning.
+//! It stores offsets only, never text. Every page is read through the host with all its checks, and a changed file is
+//! read from the start.
 
 use std::{
     collections::VecDeque,
@@ -14,14 +14,14 @@ use memchr::{memchr, memchr_iter};
 
 use crate::fs::text::TextFormat;
 
-/// Files whose places are kept; the one read longest ago is forgotten first.
+/// The number of cached files; the least recently used is evicted.
 const MAX_CACHED_FILES: usize = 16;
 /// Bytes from one place to the next, about.
 const CHECKPOINT_BYTES: usize = 16 << 10;
 
 static CACHE: Mutex<VecDeque<Arc<CachedLineIndex>>> = Mutex::new(VecDeque::new());
 
-/// What is known of a long file in one state.
+/// The line index of a long file in one state.
 #[derive(Debug)]
 pub(super) struct CachedLineIndex {
     host: String,
@@ -64,13 +64,13 @@ impl CachedLineIndex {
         self.open = bytes.last().map_or(self.open, |it| *it != self.end);
     }
 
-    /// The last place before a line, or at it: its number, and where it begins.
+    /// The last known line start at or before a line: its number and offset.
     pub(super) fn nearest_before(&self, line: u64) -> (u64, u64) {
         let after = self.places.partition_point(|(number, _)| *number <= line);
         self.places.get(after.saturating_sub(1)).copied().unwrap_or((1, self.format.bom as u64))
     }
 
-    /// Keeps it for the next call, in the place of what was known of the file before.
+    /// Stores it for the next call and replaces an older index of the file.
     pub(super) fn store(self) {
         let mut known = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|it| it.path != self.path || it.host != self.host);

@@ -1,4 +1,4 @@
-//! Some lines of a file, and how they are shown.
+//! A page of a file and its rendering.
 
 use std::fmt::{self, Write};
 
@@ -18,11 +18,11 @@ pub struct TextPage {
     pub start: u64,
     /// How many lines the whole file has.
     pub total: TotalLines,
-    /// Why there are more lines than are shown.
+    /// Why the page ends before the file does.
     pub cut: Option<PageLimit>,
     /// Bytes of the whole file.
     pub size: u64,
-    /// What is to be said about the encoding.
+    /// A note about the encoding.
     pub encoding: Option<String>,
     /// The last line that is shown has an end.
     pub(super) ended: bool,
@@ -87,7 +87,7 @@ impl fmt::Display for TotalLines {
     }
 }
 
-/// What ended a page before the file.
+/// Why a page ends before the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageLimit {
     /// The number of lines asked for.
@@ -97,8 +97,7 @@ pub enum PageLimit {
 }
 
 impl TextPage {
-    /// The lines with their numbers, and below them what else there is to say. When there are more lines, `hint` says
-    /// how to ask for line `n`.
+    /// The numbered lines, followed by notes. If there are more lines, `hint` says how to request line `n`.
     #[must_use]
     pub fn numbered(&self, hint: fn(n: u64) -> String) -> String {
         let mut text = String::with_capacity(self.lines.text.len() + 8 * self.lines.ends.len());
@@ -127,7 +126,7 @@ impl TextPage {
         self.lines.text[..length].to_owned()
     }
 
-    /// What there is to say below the lines, one remark each: that the file is empty, its encoding, where to go on.
+    /// The notes below the lines: empty file, encoding, how to continue.
     #[must_use]
     pub fn notes(&self, hint: fn(n: u64) -> String) -> Vec<String> {
         let empty = (self.total == TotalLines::Exactly(0)).then(|| format!("{} is empty", self.path));
@@ -137,7 +136,7 @@ impl TextPage {
         [empty, self.encoding.clone(), more].into_iter().flatten().collect()
     }
 
-    /// The line that is longer than a page, to be saved beside the reply: no offset leads into a line.
+    /// The line that exceeds a page, to be saved beside the reply: no offset can address inside a line.
     #[must_use]
     pub fn saved(&self) -> Option<SavedText> {
         let (line, text) = (self.long?, self.folded.clone()?);
@@ -162,7 +161,7 @@ impl TextPage {
     }
 }
 
-/// Numbers in six columns, one after another. There may be a hundred thousand of them, so no formatter is asked.
+/// Writes line numbers in six columns. A specialised writer, because there may be a hundred thousand.
 struct LineNumberWriter {
     digits: [u8; 20],
     /// Where the number begins.

@@ -1,4 +1,4 @@
-//! Finding the lines of a page in a file of any size, in a few megabytes of memory.
+//! Finds the lines of a page in a file of any size with bounded memory.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ const MAX_COUNTED_BYTES: u64 = 256 << 20;
 /// What is read at first from a place that is known to be near, at most, and what is added to an estimate.
 const MAX_NEAR_READ: u64 = 256 << 10;
 const MIN_NEAR_READ: u64 = 8 << 10;
-/// A change within this time of another one might not show in a file's times.
+/// Two changes within this time may have the same timestamp.
 const MTIME_GRANULARITY: Duration = Duration::from_secs(2);
 
-/// The page that was asked for. `head` is the file's first chunk.
+/// Reads the requested page. `head` is the file's first chunk.
 ///
-/// A file that changes while it is read is read again, so that no page is of two files; one that never stops changing,
-/// as a log may, is taken as it comes.
+/// A file that changes during the read is read again, so that no page mixes two states. A file that changes
+/// constantly, such as a log, is taken as it is.
 pub(super) async fn read_page(
     call: &Call,
     path: &SafePath,
@@ -55,8 +55,7 @@ enum OnChange {
     Accepted,
 }
 
-/// The page of a file that was read before, from the place nearest to it; `None` when nothing is known of the file, or
-/// it is not in the same state any more.
+/// Reads a page from the nearest cached offset; `None` if the file is not cached or has changed.
 pub(super) async fn read_indexed_page(call: &Call, path: &SafePath, read: &ReadTool) -> Result<Option<TextPage>> {
     let Some(known) = known::lookup(call, path) else { return Ok(None) };
     let mut scan = PageScanner::new(read, known.format, &[]);
@@ -86,9 +85,9 @@ pub(super) async fn read_indexed_page(call: &Call, path: &SafePath, read: &ReadT
     scan.finish(path, read, known.size, true).map(Some)
 }
 
-/// Keeps where lines begin, unless the file is so new that a change in the same moment might not show.
+/// Stores the index, unless the file is so new that a change may not be visible in its timestamp.
 async fn store_index(call: &Call, path: &SafePath, known: CachedLineIndex) {
-    // A stamp that holds a size alone does not tell two states apart.
+    // A stamp with only a size cannot distinguish states.
     if known.stamp.0[1..] == [0; 3] {
         return;
     }
@@ -176,7 +175,7 @@ impl PageScanner {
             Charset::Utf16Be => Some(encoding_rs::UTF_16BE.new_decoder_without_bom_handling()),
             Charset::Utf8 | Charset::Legacy(_) => None,
         };
-        // Files of old end their lines with a carriage return alone.
+        // Old Mac files end lines with a carriage return only.
         let old = memchr(b'\n', head).is_none() && memchr(b'\r', head).is_some();
         let bytes_left = read.max_bytes.unwrap_or(MAX_PAGE_BYTES).min(MAX_PAGE_BYTES);
         let max_line = read.max_line.unwrap_or(usize::MAX);
@@ -215,7 +214,7 @@ impl PageScanner {
     }
 
     fn lines(&mut self, mut bytes: &[u8]) {
-        // Nothing before the page is looked at more closely than its line ends, and nothing after it.
+        // Before the page only line ends matter; after it nothing does.
         if self.line < self.start {
             let Some(rest) = self.skip(bytes) else { return };
             bytes = rest;
@@ -237,8 +236,7 @@ impl PageScanner {
         }
     }
 
-    /// Takes lines together for as long as there is nothing to do with any of them but to keep it. What is left begins
-    /// with another kind of line.
+    /// Takes lines in bulk while they need no special handling.
     fn take_lines<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (before, mut start) = (self.bytes.len(), 0);
         let already = self.kept.len();
@@ -299,7 +297,7 @@ impl PageScanner {
     fn end_line(&mut self, ended: bool) {
         let start = self.line_start();
         let cost = shown_bytes(&self.bytes[start..], self.max_line) + 1;
-        // A page that whole lines fill less than half ends inside the next one.
+        // A page that whole lines fill less than half ends inside the next line.
         let is_filled = self.bytes_left <= self.max_bytes / 2;
         if self.lines_left == 0 {
             self.full = Some(PageLimit::Lines);

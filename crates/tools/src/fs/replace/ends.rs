@@ -1,4 +1,4 @@
-//! Line ends: a text in which every line ends alike, that knows where it came from.
+//! Line ends: a normalised text with a mapping to the original.
 
 use std::{borrow::Cow, ops::Range};
 

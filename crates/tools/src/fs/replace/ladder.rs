@@ -1,4 +1,4 @@
-//! The tolerant ways to find a text, from the closest to the loosest.
+//! The tolerant match levels, from the strictest to the loosest.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use super::{
     ends::{self, FoldedText, adapt_line_ends, dominant_line_end},
 };
 
-/// Climbs until a rung finds something.
+/// Tries each level until one matches.
 pub(super) fn find_tolerant(
     text: &str,
     old: &str,
@@ -125,7 +125,7 @@ fn indent(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Which indentation of a pattern stands for which in the file.
+/// Maps indentations of the pattern to those of the file.
 struct IndentMap<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> IndentMap<'a> {
@@ -162,11 +162,11 @@ impl<'a> IndentMap<'a> {
         if let Some(here) = self.0.get(there) {
             return Some((*here).to_owned());
         }
-        // Deeper than a line that is known: as much deeper than that line in the file.
+        // Deeper than a known line: add the same amount in the file.
         if let Some((known, here)) = self.0.iter().rev().find(|(known, _)| there.starts_with(**known)) {
             return Some(format!("{here}{}", &there[known.len()..]));
         }
-        // Less deep than all that are known: as much less deep in the file.
+        // Less deep than all known lines: remove the same amount in the file.
         let (known, here) = self.0.first_key_value()?;
         let less = known.strip_prefix(there)?;
         here.strip_suffix(less).map(str::to_owned)
@@ -194,8 +194,7 @@ fn typography(text: &str, old: &str, new: &str, all: bool) -> Result<TextMatches
     })
 }
 
-/// The new text in the style of the file: what it has in common with the old text is taken from the file, and new
-/// quotes are curled where the file's are.
+/// Adapts the new text to the file's style: common parts come from the file, and new quotes follow its style.
 fn apply_file_style(here: &str, old: &str, new: &str) -> String {
     let (here, old, new): (Vec<_>, Vec<_>, Vec<_>) =
         (here.chars().collect(), old.chars().collect(), new.chars().collect());

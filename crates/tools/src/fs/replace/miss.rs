@@ -1,4 +1,4 @@
-//! When a text is not there: the lines that look most like it, and what is different about them.
+//! Explains a missing text: the most similar lines and their differences.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) fn explain(text: &str, old: &str, new: &str) -> String {
     parts.join("; ")
 }
 
-/// A slip that is known by undoing it: escapes, line numbers, blanks around the text.
+/// A known mistake that can be undone: escapes, line numbers, surrounding whitespace.
 fn known_mistake(file: &str, old: &str) -> Option<String> {
     let there = |text: &str| !text.trim().is_empty() && file.contains(text);
     let unescaped = old.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\'", "'");

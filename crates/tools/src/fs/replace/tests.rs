@@ -1,4 +1,4 @@
-//! Whatever the file and whatever the edit: bytes outside of the matched text are the ones that were there.
+//! Property tests: bytes outside the matched text never change.
 
 use encoding_rs::{BIG5, EUC_KR, GBK, ISO_8859_2, SHIFT_JIS, WINDOWS_1251, WINDOWS_1252};
 use proptest::prelude::*;
