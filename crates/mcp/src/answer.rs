@@ -1,4 +1,4 @@
-//! JSON-RPC as it goes out, written once, field by field.
+//! Writes outgoing JSON-RPC messages, field by field.
 
 use std::fmt::Display;
 
@@ -11,7 +11,7 @@ use crate::{
     wire::{RequestId, RpcError},
 };
 
-/// A result while it is being written.
+/// A result in construction.
 pub(crate) struct ResponseBuilder {
     fields: ObjectWriter,
     era: ProtocolEra,
@@ -40,13 +40,13 @@ impl ResponseBuilder {
         self
     }
 
-    /// Adds a field that is written by `write`, which gets the bytes so far and gives them back with its JSON.
+    /// Adds a field whose JSON `write` appends to the bytes.
     pub(crate) fn nested(mut self, key: &'static str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
         self.fields = self.fields.raw_with(key, write);
         self
     }
 
-    /// Says how long a client may keep the result, where the revision wants to know.
+    /// Sets how long a client may cache the result, if the revision supports it.
     pub(crate) fn cacheable_for(self, milliseconds: u32) -> Self {
         match self.era {
             ProtocolEra::Legacy => self,
@@ -54,7 +54,7 @@ impl ResponseBuilder {
         }
     }
 
-    /// Says which stream of changes the result ends.
+    /// Names the subscription that the result ends.
     pub(crate) fn for_subscription(mut self, subscription: &RequestId) -> Self {
         self.subscription = Some(subscription.clone());
         self
@@ -78,12 +78,12 @@ impl ResponseBuilder {
     }
 }
 
-/// Who we are, as clients show it.
+/// The server's name and version.
 pub(crate) fn server_info() -> serde_json::Value {
     json!({ "name": "helve", "title": "Helve", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// An error, to a request or to something that was none.
+/// An error response, also to an invalid message.
 pub(crate) fn error(id: Option<&RequestId>, fault: &RpcError) -> Vec<u8> {
     let mut bytes = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     write(&mut bytes, &id);
@@ -103,7 +103,7 @@ pub(crate) fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// A request of ours to the client.
+/// A request to the client.
 pub(crate) fn request(id: impl Display, method: &str, params: &impl Serialize) -> Vec<u8> {
     let mut bytes = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     write(&mut bytes, &id.to_string());
@@ -120,7 +120,8 @@ pub(crate) fn batch(answers: Vec<Vec<u8>>) -> Option<Vec<u8>> {
     (!answers.is_empty()).then(|| [&b"["[..], &answers.join(&b','), b"]"].concat())
 }
 
-/// JSON in memory cannot fail but for a map whose keys are no strings; then the value is `null` and the message whole.
+/// Serialising in memory fails only for a map with non-string keys; then the value is `null` and the message stays
+/// valid.
 pub(crate) fn write(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     let start = bytes.len();
     if serde_json::to_writer(&mut *bytes, value).is_err() {

@@ -1,4 +1,4 @@
-//! `tools/list` and `tools/call`: an engine's tools and replies in the protocol's words.
+//! `tools/list` and `tools/call`: converts an engine's tools and replies to MCP.
 
 use std::borrow::Cow;
 
@@ -41,12 +41,12 @@ pub(crate) fn list<'a>(specs: impl Iterator<Item = &'a Spec>) -> String {
     serde_json::to_string(&tools).unwrap_or_else(|_| "[]".into())
 }
 
-/// The shape of a tool's data where the protocol can say it: only objects have one.
+/// The output schema, if it is an object: MCP supports no other.
 pub(crate) fn output_schema(spec: &Spec) -> Option<&Value> {
     spec.output_schema.as_ref().filter(|it| it.get("type").is_some_and(|it| it == "object"))
 }
 
-/// A schema whose root is an object: the protocol has no other arguments.
+/// A schema with an object at its root, as MCP requires.
 fn object_schema(schema: &Value) -> Cow<'_, Value> {
     match schema {
         Value::Object(map) if map.get("type").is_some_and(|it| it == "object") => Cow::Borrowed(schema),
@@ -59,7 +59,7 @@ fn object_schema(schema: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// A name as people read it: `web_fetch` is `Web Fetch`, `FileRead` is `File Read`.
+/// A display name: `web_fetch` is `Web Fetch`, `FileRead` is `File Read`.
 fn title(name: &str) -> String {
     let mut title = String::new();
     let mut last = ' ';
@@ -115,14 +115,14 @@ pub(crate) fn result(id: &RequestId, era: ProtocolEra, reply: &Reply, has_shape:
     answer.field("isError", &reply.is_error).finish()
 }
 
-/// The parts of a result: the text, if there is any or nothing else, and what goes with it.
+/// The content parts of a result: the text, unless it is empty, and the media.
 fn content(mut bytes: Vec<u8>, reply: &Reply) -> Vec<u8> {
     bytes.push(b'[');
     let begin = bytes.len();
     if !reply.text.is_empty() || reply.media.is_empty() {
         bytes = ObjectWriter::with_prefix(bytes).string("type", "text").string("text", &reply.text).finish();
     }
-    // Notes have a block of their own: the first one may be JSON.
+    // Notes have a separate block: the first one may be JSON.
     if let Some(notes) = reply.notes_text() {
         if bytes.len() > begin {
             bytes.push(b',');

@@ -1,4 +1,4 @@
-//! Questions to the user of a client: may this call run?
+//! Elicitation: asks the client's user for approvals.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ pub(crate) fn supports_elicitation(capabilities: &Value) -> bool {
     }
 }
 
-/// Our questions to a client that it has not answered yet.
+/// Requests to a client that are not answered yet.
 #[derive(Default)]
 pub(crate) struct ClientRequests {
     next: AtomicU64,
@@ -55,7 +55,7 @@ impl ClientRequests {
         }
     }
 
-    /// Nobody will answer any more.
+    /// Cancels all requests.
     pub(crate) fn cancel_all(&self) {
         self.lock().clear();
     }
@@ -69,14 +69,14 @@ impl ClientRequests {
     }
 }
 
-/// Asks the user of the client that made a call, if that client can ask.
+/// Asks the user of the calling client, if that client supports elicitation.
 ///
-/// Give it to the engine's gate and to the server's [`McpServerConfig`](crate::McpServerConfig); it finds the client by the call.
+/// Give it to the engine's gate and to [`McpServerConfig`](crate::McpServerConfig); it finds the client by the call.
 #[derive(Default)]
 pub struct ElicitApprover {
     routes: Mutex<HashMap<String, ClientRoute>>,
     fallback: Option<Arc<dyn Approver>>,
-    /// How long questions of tools wait.
+    /// The timeout of tools' questions.
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -87,32 +87,32 @@ struct ClientRoute {
 }
 
 impl ElicitApprover {
-    /// An approver that says no where the client cannot ask.
+    /// An approver that denies if the client cannot ask.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An approver that asks another where the client cannot ask.
+    /// An approver that uses a fallback if the client cannot ask.
     pub fn with_fallback(otherwise: Arc<dyn Approver>) -> Self {
         Self { fallback: Some(otherwise), ..Self::default() }
     }
 
-    /// The same, with a limit on how long questions of tools wait; `approval.patience_secs` in the settings.
+    /// Sets the timeout of tools' questions; `approval.patience_secs` in the settings.
     ///
-    /// Approvals wait as long as the engine's gate does, whatever is said here. Give both the same time.
+    /// Approvals use the timeout of the engine's gate. Set both to the same value.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// Says which client a call came from, until the seat is dropped.
+    /// Registers the client of a call until the guard is dropped.
     pub(crate) fn register(self: &Arc<Self>, call: &str, peer: Arc<Peer>, out: Arc<dyn Outbox>) -> ClientRouteGuard {
         self.lock().insert(call.to_owned(), ClientRoute { peer, out });
         ClientRouteGuard { approver: self.clone(), call: call.to_owned() }
     }
 
-    /// Puts a form to the user of the client that made a call. `None`: that client cannot ask; nothing inside: it did
-    /// not in time, or the call was given up.
+    /// Sends a form to the user of the calling client. `None` if the client cannot ask; an inner `None` after a
+    /// timeout or cancellation.
     pub(crate) async fn elicit(&self, call: &Call, form: &Value, timeout: Option<Duration>) -> Option<Value> {
         let ClientRoute { peer, out } = self.lock().get(&call.id).cloned()?;
         let (id, answered) = peer.client_requests.begin();
@@ -140,7 +140,7 @@ impl ElicitApprover {
     }
 }
 
-/// A question that the client has. It is taken back when nobody waits for its answer any more.
+/// A request at the client. It is cancelled when dropped.
 struct OpenQuestion {
     peer: Arc<Peer>,
     out: Arc<dyn Outbox>,
@@ -186,7 +186,7 @@ impl Approver for ElicitApprover {
 /// The longest message of a form, in characters.
 const MAX_MESSAGE: usize = 20_000;
 
-/// What a form says about a question. A message that is too long is marked with what is left out.
+/// The message of a form. A truncated one says what is left out.
 fn message(question: &ApprovalRequest) -> String {
     let mut message = format!("Allow {}?\n{}\n{}", question.tool, question.summary, question.reason);
     if let Some(folder) = &question.cwd {
@@ -234,7 +234,7 @@ fn approval_form(question: &ApprovalRequest) -> Value {
     })
 }
 
-/// Anything but a clear yes is a no.
+/// Anything but a clear yes is a denial.
 fn parse_decision(result: Value) -> ApprovalDecision {
     let decision = result.pointer("/content/decision").and_then(Value::as_str);
     match (result.get("action").and_then(Value::as_str), decision) {

@@ -1,7 +1,6 @@
-//! What the protocol's conformance suite wants a server to have: tools, resources and prompts by its own names.
+//! Fixtures of the MCP conformance suite: tools, resources and prompts with its names.
 //!
-//! They are there only when a server is told to have them, and then beside the engine's tools. Nothing else is tested
-//! by them than how we speak.
+//! A server has them only on request, besides the engine's tools. They test only the protocol.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -21,7 +20,7 @@ use crate::{
     wire::{RequestId, RpcError},
 };
 
-/// A picture of one red point, and a sound without a sample.
+/// An image of one red point, and a sound without a sample.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 /// What the suite calls a little while.
@@ -39,7 +38,7 @@ pub(crate) struct FixtureRequest {
     pub(crate) params: Value,
 }
 
-/// What a fixture answers; `None` where it is none of theirs.
+/// The answer of a fixture; `None` if it is not one.
 pub(crate) fn handle(
     peer: &Arc<Peer>,
     asked: FixtureRequest,
@@ -66,7 +65,7 @@ pub(crate) fn handle(
     Some(ready.map(MessageResponse::Ready))
 }
 
-/// What we can do beside the tools.
+/// The capabilities besides tools.
 pub(crate) fn capabilities() -> Value {
     json!({
         "tools": { "listChanged": true },
@@ -196,7 +195,7 @@ impl FixtureRequest {
         self.params["inputResponses"].get(question).filter(|it| it.is_object())
     }
 
-    /// Asks the client to ask, and to come back with the answers.
+    /// Asks the client to elicit input and to repeat the request with the answers.
     fn input_required(&self, questions: Value, state: Option<&str>) -> Vec<u8> {
         let mut result = json!({ "resultType": "input_required", "inputRequests": questions });
         if let Some(state) = state {
@@ -205,7 +204,7 @@ impl FixtureRequest {
         self.result(result)
     }
 
-    /// The state that the client carried for us, if nobody touched it.
+    /// The state that the client returned, if it was not modified.
     fn state(&self) -> Result<Option<&str>, RpcError> {
         let Some(carried) = self.params.get("requestState") else { return Ok(None) };
         let plain = carried.as_str().and_then(|it| it.split_once('.')).map(|(plain, _)| plain).unwrap_or_default();
@@ -383,7 +382,7 @@ fn enums() -> Value {
     })
 }
 
-/// Tools that need to hear from the user, in the revision where the client comes back with what it heard.
+/// Tools that need user input, in the revision where the client repeats the request with the answers.
 fn run_input_tool(name: &str, asked: &FixtureRequest) -> Result<Vec<u8>, RpcError> {
     let state = asked.state()?;
     Ok(match name.trim_start_matches("test_input_required_result_") {

@@ -1,4 +1,4 @@
-//! The requests of one client that are under way.
+//! The requests of one client in progress.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -9,7 +9,7 @@ use helve_contract::CancellationToken;
 
 use crate::wire::{RequestId, RpcError};
 
-/// Requests that run or wait at the same time; more are refused, for each holds memory.
+/// The maximum number of requests in progress; more are refused, because each uses memory.
 const MAX_REQUESTS: usize = 4096;
 
 /// Requests under way, by id.
@@ -17,7 +17,7 @@ const MAX_REQUESTS: usize = 4096;
 pub(crate) struct InFlight(Mutex<HashMap<RequestId, CancellationToken>>);
 
 impl InFlight {
-    /// Enters a request; refused when its id is taken.
+    /// Registers a request; refused if its id is in use.
     pub(crate) fn begin(self: &Arc<Self>, id: &RequestId) -> Result<RequestGuard, RpcError> {
         let mut under_way = self.lock();
         let full = under_way.len() >= MAX_REQUESTS;
@@ -59,7 +59,7 @@ impl InFlight {
     }
 }
 
-/// A request's place in the flight. Whoever drops it before the answer gives up on the request.
+/// A registered request. Dropping it before the answer cancels it.
 pub(crate) struct RequestGuard {
     flight: Arc<InFlight>,
     id: RequestId,
@@ -72,7 +72,7 @@ impl RequestGuard {
         &self.token
     }
 
-    /// The work is done: whether anybody still waits for it.
+    /// Completes the request; returns whether the client still waits.
     pub(crate) fn complete(self) -> bool {
         !self.token.is_cancelled()
     }
@@ -80,7 +80,7 @@ impl RequestGuard {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        // A cancelled id may have been given out again; only a running one is ours.
+        // A cancelled id may be in use again; only a running one belongs to this guard.
         if !self.token.is_cancelled() {
             self.flight.lock().remove(&self.id);
             self.token.cancel();

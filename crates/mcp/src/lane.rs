@@ -1,5 +1,5 @@
-//! The one writer of an output: messages leave whole and in order, and the reader of input never waits for a client
-//! that writes without reading.
+//! The single writer of an output: messages are written whole and in order, and the input reader never waits for a
+//! slow client.
 
 use std::{
     fs::File,
@@ -18,20 +18,20 @@ use rustix::{
 
 use crate::peer::Outbox;
 
-/// What a pipe takes at once when it says that it takes anything.
+/// How much a writable pipe accepts at least.
 const PIPE_BUF: usize = 4096;
 /// What an empty pipe takes at once, and a socket that says that it takes anything.
 const DEFAULT_PIPE_BYTES: usize = 64 << 10;
 /// What a pipe is made to take at most, once there is something that long to say.
 const MAX_PIPE_BYTES: usize = 1 << 20;
-/// How much is said in one go, and for how long it may be gathered.
+/// The maximum size and duration of a batch.
 const MAX_BATCH_BYTES: usize = 32 << 10;
 const MAX_BATCH_DELAY: Duration = Duration::from_millis(1);
-/// What may wait for a slow client; whoever has more to say waits with it.
+/// The maximum queue for a slow client; senders wait beyond it.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
-/// An output with a queue behind it. A message that fits into the pipe is written by the sender, for that is fastest;
-/// any other is left to a thread.
+/// An output with a queue. The sender writes a message that fits into the pipe, which is fastest; a thread writes
+/// others.
 pub(crate) struct MessageWriter {
     to: File,
     /// What is done before messages leave.
@@ -81,7 +81,7 @@ impl MessageWriter {
         let _ = self.changed.wait_timeout_while(state, patience, |it| !it.broken && (it.writing || it.bytes > 0));
     }
 
-    /// Small messages may be said together from now on, because more will follow at once; or no longer.
+    /// Enables or disables batching of small messages, when more follow immediately.
     pub(crate) fn set_batching(self: &Arc<Self>, more_will_follow: bool) {
         let mut state = self.lock();
         let late = state.since.is_some_and(|it| it.elapsed() > MAX_BATCH_DELAY);
@@ -147,7 +147,7 @@ impl MessageWriter {
         }
     }
 
-    /// Writes what waits, with the door open for more.
+    /// Writes the queue, while it accepts more.
     fn flush(&self, mut state: MutexGuard<'_, WriterState>) {
         let queue = mem::take(&mut state.queue);
         state.writing = true;
@@ -162,8 +162,7 @@ impl MessageWriter {
         self.changed.notify_all();
     }
 
-    /// Whether a write of this length returns at once. A pipe that is too narrow for it is made wider where that is
-    /// possible, so that no other thread has to wait for the client.
+    /// Whether a write of this length returns immediately. Enlarges the pipe if possible.
     fn fits_now(&self, length: usize, width: &mut usize) -> bool {
         let mut ask = [PollFd::new(&self.to, PollFlags::OUT)];
         if poll(&mut ask, Some(&Timespec::default())) != Ok(1) {

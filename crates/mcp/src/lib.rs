@@ -1,8 +1,8 @@
-//! The tools of an engine for any MCP client.
+//! An MCP server and client for the tools of an engine.
 //!
-//! [`Server`] is what is offered, [`PeerProcess`] is one client and what it has asked for, [`Outbox`] is the way back to it.
-//! [`serve_stdio`] joins them over standard input and output. The protocol is written out here, small, because a call
-//! must cost little more than the pipe it comes through.
+//! [`McpService`] is what is offered, [`Peer`] is one client with its requests, [`Outbox`] sends messages to it.
+//! [`serve_stdio`] connects them over standard input and output. The protocol is implemented here to keep the cost of
+//! a call low.
 
 mod answer;
 mod call;

@@ -1,4 +1,4 @@
-//! One client: what was agreed with it, what it has asked for, and what it is asked.
+//! One client: its negotiated state, its requests, and requests to it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,26 +30,26 @@ const HOUR_MS: u32 = 3_600_000;
 /// The same for tools: some come from servers that may change them.
 const MINUTE_MS: u32 = 60_000;
 
-/// The way back to a client. One message at a time, whole, in the order of sending.
+/// Sends messages to a client, whole and in order.
 pub trait Outbox: Send + Sync {
-    /// Sends one message. Where the client is gone, nothing happens.
+    /// Sends one message. Does nothing if the client is gone.
     fn send(&self, message: Vec<u8>);
 
-    /// Lets the client come back for the rest, where it can.
+    /// Allows the client to resume later, if the transport supports it.
     fn pause(&self) {}
 }
 
-/// What comes of a message.
+/// The result of a message.
 pub enum MessageResponse {
     /// Nothing is answered.
     None,
     /// The answer, ready to be sent.
     Ready(Vec<u8>),
-    /// The answer will come. Poll it once before giving it to a runtime: most are ready.
+    /// The answer comes later. Poll it once before spawning it: most are ready.
     Pending(PendingResponse),
 }
 
-/// An answer that takes a while; `None` if the client gave up on it. Dropping it gives up on it too.
+/// A pending answer; `None` if the client cancelled it. Dropping it cancels it.
 pub type PendingResponse = BoxFuture<'static, Option<Vec<u8>>>;
 
 /// One client of a server.
@@ -60,7 +60,7 @@ pub struct Peer {
     client_roots: ClientRoots,
     pub(crate) in_flight: Arc<InFlight>,
     call_slots: Arc<Semaphore>,
-    /// Set when no more messages come: streams of changes end, calls may finish.
+    /// Set when no more messages come: subscriptions end, calls may finish.
     closing: CancellationToken,
 }
 
@@ -115,7 +115,7 @@ impl Peer {
         })
     }
 
-    /// Takes one message from the client. What is to be said before the answer goes to `out`.
+    /// Processes one message from the client. Messages before the answer go to `out`.
     pub fn receive(self: &Arc<Self>, message: &[u8], out: &Arc<dyn Outbox>) -> MessageResponse {
         let Ok(text) = std::str::from_utf8(message) else {
             return error_response(None, &RpcError::parse_error("not JSON: the message is not UTF-8"));
@@ -128,7 +128,7 @@ impl Peer {
         self.closing.cancel();
     }
 
-    /// The client is gone: nobody waits for its calls any more.
+    /// The client is gone: cancels its calls.
     pub fn disconnect(&self) {
         self.close();
         self.in_flight.cancel_all();
@@ -154,7 +154,7 @@ impl Peer {
 
     /// Tells of every change of the tools from now on, for as long as it is polled.
     pub(crate) fn watch_tool_changes(self: Arc<Self>, out: Arc<dyn Outbox>) -> impl Future<Output = ()> {
-        // Not only when it is polled first: what changes until then would go untold.
+        // Subscribes before the first poll, so that no change is missed.
         let mut news = self.server.engine.tool_changes();
         async move {
             while news.changed().await {
@@ -218,7 +218,7 @@ impl Peer {
                 self.client_requests.complete(&id, message.result);
                 MessageResponse::None
             }
-            // An answer to a question that was never ours, or an error without an id: nobody waits for it.
+            // An unexpected answer or an error without an id: ignored.
             (None, _) if message.result.is_some() || message.error.is_some() => MessageResponse::None,
             (None, id) => error_response(
                 id.as_ref(),
@@ -258,7 +258,7 @@ impl Peer {
             ("tools/list", _) => {
                 ResponseBuilder::new(id, era).raw("tools", &self.server.tools()).cacheable_for(MINUTE_MS)
             }
-            // No prompts are offered; a client that asks all the same is told so in a form that it knows.
+            // No prompts are offered; clients that ask get an empty list.
             ("prompts/list", _) => ResponseBuilder::new(id, era).raw("prompts", "[]").cacheable_for(HOUR_MS),
             ("resources/list" | "resources/read", _) if !self.server.options.without_resources => {
                 return self.resources(request, out);
@@ -303,7 +303,7 @@ impl Peer {
             return Err(RpcError::invalid_params("_meta needs io.modelcontextprotocol/clientCapabilities, an object"));
         }
         let level = params.meta.level.as_deref().and_then(level);
-        // In this revision a server asks with `input_required` results. Helve sends none, so nobody is asked.
+        // In this revision a server asks with `input_required` results. Helve sends none.
         Ok(RpcRequest { id, method, params, era: ProtocolEra::Modern, elicits: false, roots: false, level })
     }
 
@@ -342,7 +342,7 @@ impl Peer {
         Ok(ResponseBuilder::new(&request.id, request.era))
     }
 
-    /// A stream of changes. Tools are all that changes here; whoever wants to hear of nothing else hears nothing.
+    /// A subscription. Only tools change here; other subscriptions stay silent.
     fn subscribe(
         self: &Arc<Self>,
         request: RpcRequest<'_>,
@@ -394,7 +394,7 @@ impl Peer {
         Ok(MessageResponse::Pending(work.boxed()))
     }
 
-    /// The session that a request runs in: narrowed, where the client names its folders.
+    /// The session of a request, narrowed to the client's roots.
     async fn session(&self, roots: bool, out: &dyn Outbox, seat: &RequestGuard) -> Arc<Session> {
         if !roots {
             return self.server.session.clone();
@@ -451,7 +451,7 @@ struct ToolCallJob {
     peer: Arc<Peer>,
     /// Whether the client can ask its user.
     elicits: bool,
-    /// Whether the client names its folders.
+    /// Whether the client names its directories.
     roots: bool,
     out: Arc<dyn Outbox>,
     level: Option<usize>,

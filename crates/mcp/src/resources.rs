@@ -1,4 +1,4 @@
-//! Files as resources: what lies at the top of the workspace, its memory files, and the whole of replies that were cut.
+//! Files as resources: the top level of the workspace, its memory files, and spill files.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -33,7 +33,7 @@ pub(crate) fn templates() -> Value {
     }])
 }
 
-/// The files at the top of each root and in its folder of memory files, and the spill files.
+/// The files at the top of each root and in its directory of memory files, and the spill files.
 pub(crate) async fn list(
     server: &McpService,
     session: &Session,
@@ -75,7 +75,7 @@ pub(crate) async fn list(
     Ok(ResponseBuilder::new(id, era).field("resources", &files).cacheable_for(0).finish())
 }
 
-/// One file of the workspace, or one that we spilled. Nothing else has a name here.
+/// Reads one file of the workspace or one spill file. Nothing else has a URI.
 pub(crate) async fn read(
     server: &McpService,
     session: &Session,
@@ -113,7 +113,7 @@ async fn workspace_file(session: &Session, path: &str) -> Result<Vec<u8>, String
     Ok(chunk.bytes)
 }
 
-/// A file that the engine wrote, read from this machine; its folder is private to us.
+/// A file that the engine wrote, read from this machine; its directory is private to us.
 async fn spill(path: String) -> Result<Vec<u8>, String> {
     let read = tokio::task::spawn_blocking(move || -> std::io::Result<Vec<u8>> {
         use std::io::Read as _;
@@ -140,7 +140,7 @@ fn root_path(session: &Session, root: &helve_contract::Root) -> std::path::PathB
     }
 }
 
-/// The name of a file: where the model sees virtual roots, clients see them too.
+/// The URI of a file: clients see virtual roots as the model does.
 fn file_uri(session: &Session, path: &SafePath) -> String {
     match session.workspace.path_style() {
         PathStyle::Virtual => percent_encode(Path::new(&path.to_string())),

@@ -1,15 +1,15 @@
-//! The protocol's revisions, and what a client and we agree on.
+//! Protocol revisions and their negotiation.
 
 use serde_json::json;
 
 use crate::wire::{RpcError, truncate_name};
 
-/// The revision without a handshake: every request says what it speaks.
+/// The revision without a handshake: every request states its revision.
 pub(crate) const MODERN: &str = "2026-07-28";
 /// The revisions with a handshake, the newest first.
 pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Which kind of conversation a request belongs to.
+/// Which kind of session a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolEra {
     /// After an `initialize`.
@@ -18,7 +18,7 @@ pub(crate) enum ProtocolEra {
     Modern,
 }
 
-/// What the client asked for if we know it, or our newest.
+/// The requested revision if it is supported, otherwise the newest.
 pub(crate) fn negotiate(asked: &str) -> &'static str {
     LEGACY.into_iter().find(|it| *it == asked).unwrap_or(LEGACY[0])
 }

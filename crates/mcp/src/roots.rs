@@ -1,5 +1,5 @@
-//! The client's folders (MCP roots): they narrow the workspace of its session, and never widen it. Folders that do not
-//! overlap the workspace change nothing, because the operator chose the workspace.
+//! The client's roots (MCP roots): they narrow the workspace of its session and never widen it. Roots that do not
+//! overlap the workspace are ignored, because the operator chose the workspace.
 
 use std::{
     fs,
@@ -22,18 +22,18 @@ use crate::{
     wire::truncate_name,
 };
 
-/// How long a call waits for the client's folders. After that it goes on, and they hold from when they come.
+/// How long a call waits for the client's roots. Afterwards it continues, and they apply when they arrive.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(2);
-/// Folders of one client that are looked at.
+/// Directories of one client that are looked at.
 const MAX_ROOTS: usize = 64;
 
-/// Whether a client that has these capabilities can name its folders.
+/// Whether a client that has these capabilities can name its directories.
 pub(crate) fn supports_roots(capabilities: &Value) -> bool {
     capabilities.get("roots").is_some_and(Value::is_object)
 }
 
-/// What is known of a client's folders. They are asked for with the first call, on the stream of that call: that is where
-/// every client listens.
+/// The state of a client's roots. They are requested with the first call on the stream of that call, where every
+/// client listens.
 pub(crate) struct ClientRoots {
     stale: AtomicBool,
     known: Mutex<ClientRootsState>,
@@ -52,12 +52,12 @@ impl Default for ClientRoots {
 }
 
 impl ClientRoots {
-    /// The folders are others now; they are asked for again with the next call.
+    /// The directories are others now; they are asked for again with the next call.
     pub(crate) fn invalidate(&self) {
         self.stale.store(true, Ordering::Release);
     }
 
-    /// The session, narrowed to the client's folders. Calls that come meanwhile wait for the same answer.
+    /// The session, narrowed to the client's directories. Calls that come meanwhile wait for the same answer.
     pub(crate) async fn session(
         &self,
         peer: &Peer,
@@ -89,7 +89,7 @@ impl ClientRoots {
     }
 }
 
-/// The session in the folders that a client named. A client that names none says nothing about where to work.
+/// The session in the directories that a client named. A client that names none says nothing about where to work.
 async fn narrow_session(peer: &Peer, before: Option<Arc<Session>>, answer: &Value) -> Option<Arc<Session>> {
     let whole = &peer.server.session;
     let named = answer.get("roots").and_then(Value::as_array).filter(|it| !it.is_empty())?;
@@ -102,9 +102,9 @@ async fn narrow_session(peer: &Peer, before: Option<Arc<Session>>, answer: &Valu
     ignored.extend(found.ignored);
     let dirs: Vec<_> = workspace.roots().iter().map(|root| root.dir.clone()).collect();
     let roots = dirs.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
-    // A log that fails never fails a call.
+    // A failing event log never fails a call.
     _ = peer.server.engine.events().emit(McpRoots { session: whole.id.clone(), roots, ignored });
-    // Who is where he was stays in the folder that his last command went to.
+    // If the roots are unchanged, the working directory of the last command is kept.
     let same = |it: &Arc<Session>| it.workspace.roots().iter().map(|root| &root.dir).eq(dirs.iter());
     before.filter(same).or_else(|| Some(Arc::new(whole.with_workspace(workspace))))
 }
@@ -114,8 +114,8 @@ struct ResolvedRoots {
     ignored: Vec<String>,
 }
 
-/// The folders behind the names, without symbolic links. Nothing if the workspace itself is on another machine, for then
-/// the client's folders say nothing about it.
+/// The directories of the roots without symbolic links. `None` if the workspace is on another machine, where the
+/// client's directories do not apply.
 fn resolve_roots(top: &Path, names: Vec<String>) -> Option<ResolvedRoots> {
     if !top.is_dir() {
         return None;

@@ -1,4 +1,4 @@
-//! What is offered: an engine's tools in a session, to any number of clients.
+//! The MCP service: an engine's tools in a session, for any number of clients.
 
 use std::{
     collections::VecDeque,
@@ -17,13 +17,13 @@ use crate::{call, elicit::ElicitApprover, fixtures};
 /// Spill files that are remembered; the oldest are forgotten.
 const MAX_SPILLS: usize = 256;
 
-/// What an operator decides about a server.
+/// The operator's settings of a server.
 #[derive(Clone, Default)]
 pub struct McpServerConfig {
-    /// Advice for the model on how to use the tools, where there is any.
+    /// Advice for the model on using the tools.
     pub instructions: Option<String>,
-    /// Do not offer files as resources. They are read past the rules that name tools (path rules hold), so a session
-    /// whose gate denies reading turns them off.
+    /// Does not offer files as resources. Rules that name tools do not apply to resources (path rules do), so a
+    /// session that denies reading disables them.
     pub without_resources: bool,
     /// The approver that the engine's gate asks, when clients shall put its questions to their users.
     pub elicit: Option<Arc<ElicitApprover>>,
@@ -83,7 +83,7 @@ impl McpService {
         fixtures::tools().into_iter().chain(own).collect::<Value>().to_string()
     }
 
-    /// An id for a call, unlike all others: clients count their own requests, and two of them may count alike.
+    /// A unique call id: clients number their own requests, and two may use the same number.
     pub(crate) fn next_call_id() -> String {
         static CALLS: AtomicU64 = AtomicU64::new(1);
         format!("mcp-{}", CALLS.fetch_add(1, Ordering::Relaxed))

@@ -22,15 +22,15 @@ use crate::{
     wire::RpcError,
 };
 
-/// How long calls may still answer after the last message came in: somebody may have piped a script into us.
+/// How long calls may answer after the input has ended: it may be a piped script.
 const EOF_GRACE: Duration = Duration::from_millis(700);
 /// How long cancelled calls may take to clean up behind themselves.
 const CLEANUP_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Serves one client over standard input and output until it closes its side.
 ///
-/// This thread reads, and blocks. `runtime` drives the calls that are not done at once, so it must have threads of its
-/// own. From here on standard output is the protocol's alone: whatever else prints there goes to standard error.
+/// This thread reads and blocks. `runtime` runs calls that are not ready immediately, so it must have its own
+/// threads. Standard output is reserved for the protocol: other output goes to standard error.
 pub fn serve_stdio(server: Arc<McpService>, runtime: &Handle) -> io::Result<()> {
     let input = File::from(stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(stdout().as_fd().try_clone_to_owned()?);
@@ -42,7 +42,7 @@ pub fn serve_stdio(server: Arc<McpService>, runtime: &Handle) -> io::Result<()> 
 /// Serves one client over a pair of pipes or the like until it closes its side.
 pub fn serve(server: Arc<McpService>, input: File, output: File, runtime: &Handle) -> io::Result<()> {
     let engine = server.engine.clone();
-    // Whatever is answered is on record. Where that fails it is tried again with the next event.
+    // Events are written before answers leave. A failed write is retried with the next event.
     let lane = MessageWriter::new(output, move || _ = engine.events().settle());
     let out: Arc<dyn Outbox> = Arc::new(WriterOutbox(lane.clone()));
     let peer = Peer::new(server.clone());
@@ -52,7 +52,7 @@ pub fn serve(server: Arc<McpService>, input: File, output: File, runtime: &Handl
     let entered = runtime.enter();
     let mut lines = LineReader::new(input);
     let ended = loop {
-        // Who sends many messages at once gets the answers in a few pieces, and they are recorded in as few.
+        // Answers to many messages at once are batched, and so are their records.
         let more = lines.has_buffered_line();
         server.engine.events().gather(more);
         lane.set_batching(more);
@@ -65,7 +65,7 @@ pub fn serve(server: Arc<McpService>, input: File, output: File, runtime: &Handl
         match handled {
             MessageResponse::None => {}
             MessageResponse::Ready(answer) => out.send(answer),
-            // With nothing else to read there is time to wait for a small write.
+            // With nothing else to read, wait for a small write.
             MessageResponse::Pending(work) if lines.is_buffer_empty() => {
                 allow_blocking(|| start_pending(work, &out, &tasks, runtime));
             }
@@ -91,7 +91,7 @@ pub fn serve(server: Arc<McpService>, input: File, output: File, runtime: &Handl
     ended
 }
 
-/// Most calls are done when they are looked at for the first time; only the others need a task.
+/// Most calls are complete after the first poll; only the others need a task.
 fn start_pending(mut work: PendingResponse, out: &Arc<dyn Outbox>, tasks: &TaskTracker, runtime: &Handle) {
     match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Some(answer)) => out.send(answer),

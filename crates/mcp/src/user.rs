@@ -1,4 +1,4 @@
-//! Questions and plans for the user of a client, as forms.
+//! Questions and plans for the client's user, as forms.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ElicitApprover;
 
-/// The user of the client that makes a call, where that client can ask; nobody otherwise, or somebody else.
+/// The user of the calling client, if it supports elicitation; otherwise none or the fallback.
 pub struct ElicitUser {
     approver: Arc<ElicitApprover>,
     mode: ModeSwitch,
@@ -71,8 +71,8 @@ impl User for ElicitUser {
     }
 }
 
-/// A form with a choice and a line of free words for each question. Forms know no lists, so where several answers may be
-/// chosen, each has a box of its own.
+/// A form with a choice and a free-text field per question. Forms have no lists, so multiple choice uses one checkbox
+/// per answer.
 fn questions_form(questions: &[Question]) -> Value {
     let mut fields = Map::new();
     let mut message = String::new();
@@ -141,7 +141,7 @@ fn plan_form(plan: &str) -> Value {
     })
 }
 
-/// Anything but a clear yes is a no.
+/// Anything but a clear yes is a denial.
 fn parse_verdict(result: &Value) -> PlanDecision {
     let field = |name: &str| result.get("content").and_then(|content| content.get(name)).and_then(Value::as_str);
     let accepted = result.get("action").and_then(Value::as_str) == Some("accept");

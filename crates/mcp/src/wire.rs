@@ -1,4 +1,4 @@
-//! JSON-RPC as it comes in: one message, its id, its parameters, and what can be wrong with them.
+//! Parses incoming JSON-RPC: messages, ids, parameters and errors.
 
 use std::borrow::Cow;
 
@@ -151,7 +151,7 @@ impl RpcError {
     }
 }
 
-/// A name from outside, fit for a message.
+/// Truncates an external name for messages.
 pub(crate) fn truncate_name(name: &str) -> String {
     let mut short: String = name.chars().take(100).map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect();
     if short.len() < name.len() {

@@ -1,4 +1,4 @@
-//! One call of a server's tool, and its answer as a reply.
+//! Calls a server's tool and converts its answer to a reply.
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use super::{
     text,
 };
 
-/// Pictures in one answer.
 const MAX_IMAGES: usize = 20;
 
 /// Calls a tool. Arguments were checked by the engine before.
@@ -72,7 +71,7 @@ fn reply(inner: &McpServersInner, server: &ConnectedServer, mut answer: Value) -
     reply
 }
 
-/// A part of an answer in words.
+/// A content part as text.
 fn part_text(inner: &McpServersInner, server: &ConnectedServer, part: &Value) -> String {
     let shown = |key: &str| text::quote_message(part[key].as_str().unwrap_or_default());
     match part["type"].as_str() {
@@ -95,7 +94,7 @@ fn part_text(inner: &McpServersInner, server: &ConnectedServer, part: &Value) ->
     }
 }
 
-/// A picture, by what its bytes are and not by what it is called.
+/// Adds an image, typed by its bytes and not by its declared type.
 fn push_image(part: &Value, media: &mut Vec<Media>, parts: &mut Vec<String>) {
     let bytes = BASE64.decode(part["data"].as_str().unwrap_or_default()).unwrap_or_default();
     match image_mime(&bytes) {

@@ -1,4 +1,4 @@
-//! From a configured server to one that has told its tools.
+//! Connects to a configured server and reads its tools.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,14 +25,14 @@ const MAX_ITEMS: usize = 2000;
 pub(crate) struct McpConnection {
     pub(crate) link: Arc<RpcConnection>,
     pub(crate) group: Option<ProcessGroup>,
-    /// What carries messages; ends with the connection.
+    /// The transport tasks; they end with the connection.
     _tasks: JoinSet<()>,
     /// Whether it has tools, and whether it has resources.
     pub(crate) capabilities: (bool, bool),
 }
 
 impl McpConnection {
-    /// Reaches the server and agrees on a revision.
+    /// Connects to the server and negotiates a revision.
     pub(crate) async fn open(settings: &McpClientConfig) -> Result<Self, String> {
         let (link, queue) = RpcConnection::new(settings.roots.clone());
         let limit = settings.call_timeout.max(settings.start_timeout) + Duration::from_secs(5);
@@ -72,7 +72,7 @@ impl McpConnection {
     }
 }
 
-/// Everything in a list that comes in pages.
+/// Reads all pages of a list.
 pub(crate) async fn list(
     link: &RpcConnection,
     method: &str,
@@ -97,7 +97,7 @@ pub(crate) async fn list(
     Ok(all)
 }
 
-/// The tools that a server tells, and those that are not taken.
+/// The server's tools, and those that are refused.
 pub(crate) async fn tools(
     link: &RpcConnection,
     settings: &McpClientConfig,

@@ -1,4 +1,4 @@
-//! A tool as a server defines it, and as much of that as is taken.
+//! Parses and checks a server's tool definition.
 
 use std::collections::HashMap;
 
@@ -22,12 +22,12 @@ const MAX_SCHEMA_COST: u64 = 50_000;
 pub(crate) struct ToolDefinition {
     /// What the server calls it.
     pub(crate) server_name: String,
-    /// Its name here before names are told apart or cut: `mcp__SERVER__TOOL`.
+    /// Its name before disambiguation and truncation: `mcp__SERVER__TOOL`.
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) schema: Value,
     pub(crate) annotations: Annotations,
-    /// What the whole definition comes to; another definition has another one.
+    /// A hash of the whole definition.
     pub(crate) fingerprint: String,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn display_name(told: &Value) -> String {
 }
 
 impl ToolDefinition {
-    /// Reads what a server tells, or says why it cannot be taken.
+    /// Parses a definition, or returns why it is refused.
     pub(crate) fn parse(server: &str, told: &Value) -> Result<Self, String> {
         let tool = told["name"].as_str().ok_or("it has no name")?;
         if tool.is_empty() || tool.len() > 256 || tool.chars().any(|it| text::is_invisible(it) || it == '\n') {
@@ -55,7 +55,7 @@ impl ToolDefinition {
     }
 }
 
-/// The server's own hints. A hint that is missing or no boolean has the protocol's default, which is the graver one.
+/// The server's hints. A missing or invalid hint gets the protocol's default, which is the more dangerous one.
 fn annotations(told: &Value) -> Annotations {
     let hint = |name: &str, default: bool| told[name].as_bool().unwrap_or(default);
     Annotations {
@@ -122,7 +122,7 @@ fn is_known_draft(uri: &str) -> bool {
         && uri.ends_with("/schema")
 }
 
-/// Cleans the words in a schema, and refuses names that are not what they seem.
+/// Cleans the texts in a schema and refuses misleading names.
 fn sanitize_schema(schema: &mut Value, depth: usize) -> Result<(), String> {
     if depth > MAX_SCHEMA_DEPTH {
         return Err("its schema is too deep".into());
@@ -159,14 +159,15 @@ fn sanitize_schema(schema: &mut Value, depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Finds out what a schema costs, so that one that would never be done checking is not taken.
+/// Computes the cost of a schema, to refuse one whose validation would take too long.
 struct SchemaCost<'a> {
     root: &'a Value,
     weighed: HashMap<String, u64>,
 }
 
 impl SchemaCost<'_> {
-    /// How many schemas a check looks at. `here` are references that were followed without going into the value.
+    /// The number of schemas that a validation visits. `here` contains references followed without descending into
+    /// the value.
     fn cost(&mut self, schema: &Value, here: &[String], depth: usize) -> Result<u64, String> {
         let Value::Object(map) = schema else { return Ok(1) };
         if depth > MAX_SCHEMA_DEPTH {
@@ -184,7 +185,7 @@ impl SchemaCost<'_> {
                 "not" | "if" | "then" | "else" => self.cost(value, here, depth + 1)?,
                 "dependentSchemas" | "dependencies" => self.total(values(value), here, depth)?,
                 "properties" | "patternProperties" => self.total(values(value), &[], depth)?,
-                // Weighed where they are used.
+                // Counted where they are used.
                 "$defs" | "definitions" => 0,
                 "prefixItems" => self.total(value.as_array().into_iter().flatten(), &[], depth)?,
                 "items"

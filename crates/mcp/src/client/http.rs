@@ -1,4 +1,4 @@
-//! A server behind HTTP: every message is posted; answers come as JSON or as a stream of events.
+//! A server over HTTP: posts every message; answers arrive as JSON or as an event stream.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,7 +31,7 @@ const SESSION: &str = "mcp-session-id";
 const REVISION: &str = "mcp-protocol-version";
 /// How long a message that needs no answer may take.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the stream of a server's own messages is opened again.
+/// The maximum number of reconnects of the server's event stream.
 const MAX_RECONNECTS: u32 = 20;
 
 struct HttpTransport {
@@ -40,7 +40,7 @@ struct HttpTransport {
     /// Where messages go.
     post_url: OnceLock<Url>,
     session: Mutex<Option<HeaderValue>>,
-    /// The older form: answers come by the one stream.
+    /// The older HTTP transport: answers arrive on one stream.
     legacy_sse: bool,
     /// The longest that a question may take.
     limit: Duration,
@@ -85,7 +85,7 @@ pub(crate) async fn open(
     Ok(tasks)
 }
 
-/// A URL that may be used. What is secret does not travel in the clear.
+/// Checks a URL. Secrets must not be sent without TLS.
 fn checked(url: &str, headers: &BTreeMap<String, String>) -> Result<Url, String> {
     let url = Url::parse(url).map_err(|error| format!("`{}` is no URL: {error}", text::quote_message(url)))?;
     match url.scheme() {
@@ -102,11 +102,11 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 fn client(url: &Url) -> Result<Client, String> {
-    // A second call finds it installed, which is as good.
+    // An error means that a provider is already installed, which is sufficient.
     _ = rustls::crypto::ring::default_provider().install_default();
     let mut client = Client::builder().redirect(Policy::none()).connect_timeout(Duration::from_secs(15));
     if url.scheme() == "http" {
-        // No certificate is ever looked at, and there may be none on this machine.
+        // Plain HTTP needs no certificates, and this machine may have none.
         client = client.tls_certs_only([]);
     }
     if is_loopback(url) {
@@ -141,7 +141,7 @@ async fn run_transport(http: Arc<HttpTransport>, link: Arc<RpcConnection>, mut q
                     Some(id) => _ = posts.spawn(http.clone().ask(link.clone(), message, id)),
                     None => {
                         let starts = method == "notifications/initialized";
-                        // In order: what follows may rest on it.
+                        // In order: later messages may depend on it.
                         _ = timeout(NOTIFY_TIMEOUT, http.post(&link, &message).send()).await;
                         if starts && !http.legacy_sse {
                             posts.spawn(http.clone().listen_events(link.clone()));
@@ -224,7 +224,7 @@ impl HttpTransport {
         Ok(())
     }
 
-    /// What the server says by itself comes by a stream of its own, where it has one.
+    /// Reads the server's own messages from a separate stream, if it offers one.
     async fn listen_events(self: Arc<Self>, link: Arc<RpcConnection>) {
         for turn in 0..MAX_RECONNECTS {
             let request = self.request(&link, Method::GET).header(ACCEPT, "text/event-stream");
@@ -280,7 +280,7 @@ impl SseReader {
         }
     }
 
-    /// Hands messages over until the stream ends, or the question is answered.
+    /// Delivers messages until the stream ends or the request is answered.
     async fn run(&mut self, link: &RpcConnection, until: Option<u64>) {
         while let Some(event) = self.next().await {
             if event.kind.is_empty() || event.kind == "message" {
@@ -292,7 +292,7 @@ impl SseReader {
         }
     }
 
-    /// Where an older server wants its messages: on the same host, nowhere else.
+    /// The URL for messages to an older server: it must be on the same host.
     async fn read_endpoint(&mut self, stream: &Url) -> Result<Url, String> {
         while let Some(event) = self.next().await {
             if event.kind != "endpoint" {
@@ -319,7 +319,7 @@ fn status_error(status: StatusCode) -> String {
     }
 }
 
-/// An error with its reasons, and without the URL, which may hold a token.
+/// An error with its causes, without the URL, which may contain a token.
 fn describe_error(error: &reqwest::Error) -> String {
     let mut words = String::from("cannot be reached");
     let mut cause = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! Keeps one server: connects, reads its tools again when they change, starts it again when it ends.
+//! Supervises one server: connects, reloads its tools when they change, and restarts it.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,7 @@ use super::{
 /// The first and the longest wait between two starts.
 const MIN_BACKOFF: Duration = Duration::from_millis(250);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// A server that lasted so long gets a fresh count.
+/// A server that ran this long resets the retry counter.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// What a program has to end by itself, and then when asked.
 const SHUTDOWN_TIMEOUTS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(1)];
@@ -41,7 +41,7 @@ pub(crate) async fn supervise(server: Arc<ConnectedServer>, stop: CancellationTo
     server.set_disconnected(ServerStatus::Failed("it was stopped".into()));
 }
 
-/// One life of a server; says why it ended.
+/// Runs a server once; returns why it ended.
 async fn run_once(server: &ConnectedServer, stop: &CancellationToken) -> String {
     let settings = &server.settings;
     let starting = async {
@@ -56,7 +56,7 @@ async fn run_once(server: &ConnectedServer, stop: &CancellationToken) -> String 
             Ok(connection) => connection,
             Err(why) => return why,
         },
-        // What was begun is dropped, and its program with it.
+        // Dropping the start also ends its program.
         () = stop.cancelled() => return "it was stopped".into(),
     };
     let link = &connection.link;
@@ -69,7 +69,7 @@ async fn run_once(server: &ConnectedServer, stop: &CancellationToken) -> String 
                 return "it was stopped".into();
             }
             () = link.changed.notified() => {
-                // What it had before stays, when it cannot tell now.
+                // If the reload fails, the previous tools stay.
                 _ = read_tools(server, link, true).await;
                 server.notify_changed();
                 sleep(MIN_RELOAD_INTERVAL).await;
@@ -91,7 +91,7 @@ async fn read_tools(server: &ConnectedServer, link: &RpcConnection, has: bool) -
     Ok(())
 }
 
-/// Closes a server's input, then asks it to end, then ends it.
+/// Closes a server's input, then terminates it, then kills it.
 async fn shut_down(server: &ConnectedServer, link: &RpcConnection) {
     link.closing.cancel();
     for wait in SHUTDOWN_TIMEOUTS {

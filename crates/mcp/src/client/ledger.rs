@@ -1,5 +1,5 @@
-//! The record of definitions: what a tool was when it was first seen, and which change waits for a yes. Tools are known
-//! by their server and the name that it gives them, so that names here can change without losing a record.
+//! The pins of tool definitions: what a tool was when it was first seen, and which change waits for approval. The key
+//! is the server and its own tool name, so that local names can change.
 
 use std::{
     collections::BTreeMap,
@@ -27,14 +27,14 @@ struct PinFile {
     /// By server, and by the name that the server gives a tool.
     #[serde(default)]
     servers: BTreeMap<String, BTreeMap<String, ToolPin>>,
-    /// By the name of the tool here, as earlier versions recorded it. A line moves to `servers` when its server is seen.
+    /// By local tool name, as earlier versions recorded it. An entry moves to `servers` when its server is seen.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     tools: BTreeMap<String, ToolPin>,
 }
 
 impl PinFile {
-    /// Moves the lines of earlier versions to these tools of a server; says whether there were any. Two tools that
-    /// shared a line both take it over, so that neither counts as never seen.
+    /// Migrates entries of earlier versions; returns whether there were any. Two tools that shared an entry both
+    /// inherit it, so that neither counts as new.
     fn migrate(&mut self, server: &str, tools: &[ToolDefinition]) -> bool {
         if self.tools.is_empty() {
             return false;
@@ -49,7 +49,7 @@ impl PinFile {
         tools.iter().filter(|tool| self.tools.remove(&old(tool)).is_some()).count() > 0
     }
 
-    /// The tools with a change that waits: server, tool, the name it is offered under, and its plain name.
+    /// The tools with a pending change: server, tool, offered name and plain name.
     fn changed(&self) -> Vec<(&str, &str, (String, String))> {
         let keys: Vec<(&str, &str)> = self
             .servers
@@ -66,9 +66,9 @@ impl PinFile {
 /// One tool.
 #[derive(Clone, Serialize, Deserialize)]
 struct ToolPin {
-    /// The definition that holds.
+    /// The approved definition.
     seen: String,
-    /// Another one that the server has offered since.
+    /// A different definition that the server has offered since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     changed: Option<String>,
 }
@@ -78,7 +78,7 @@ impl ToolPins {
         Self { folder: state.to_owned() }
     }
 
-    /// Which of these definitions of a server hold: those seen before, and those of tools never seen, which are recorded.
+    /// Returns which definitions are pinned: known ones, and new tools, which it records.
     pub(crate) fn check(&self, server: &str, tools: &[ToolDefinition]) -> Result<Vec<bool>, String> {
         self.update(|record| {
             let mut news = record.migrate(server, tools);
@@ -104,7 +104,7 @@ impl ToolPins {
         self.read().is_ok_and(|record| line(&record).unwrap_or(false))
     }
 
-    /// From now on this definition holds.
+    /// Pins this definition.
     pub(crate) fn approve(&self, server: &str, tool: &str, print: &str) -> Result<(), String> {
         let line = ToolPin { seen: print.to_owned(), changed: None };
         self.update(|record| {
@@ -113,7 +113,7 @@ impl ToolPins {
         })
     }
 
-    /// From now on the definition holds that waits for this name.
+    /// Pins the pending definition of this name.
     pub(crate) fn approve_named(&self, name: &str) -> Result<(), String> {
         self.update(|record| {
             let waiting = record.changed();
@@ -144,7 +144,7 @@ impl ToolPins {
     fn update<T>(&self, change: impl FnOnce(&mut PinFile) -> (T, bool)) -> Result<T, String> {
         let work = || {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-            // Another session may be at it: only one reads and writes at a time.
+            // Other sessions share the file: the lock serialises access.
             let lock = private_open_options().open(self.folder.join("mcp-tools.lock"))?;
             lock.lock()?;
             let mut record = self.read()?;
@@ -246,7 +246,7 @@ mod tests {
         } });
         fs::write(folder.path().join("mcp-tools.json"), before.to_string()).unwrap();
         assert_eq!(ledger.pending().unwrap(), ["mcp__gone__tool"]);
-        // What had the same name before is not new, so that a changed definition cannot come in as a new tool.
+        // A tool with the same former name is not new, so a changed definition cannot appear as a new tool.
         assert_eq!(ledger.check("my-files", &[sum.clone(), other]).unwrap(), [true, false]);
         assert_eq!(ledger.check("my-files", &[named("get-sum", "Adds more.")]).unwrap(), [false]);
         ledger.approve_named("mcp__gone__tool").unwrap();

@@ -1,4 +1,4 @@
-//! Lines of a bounded length out of a pipe.
+//! Reads lines of bounded length from a pipe.
 
 use std::io;
 
@@ -12,9 +12,9 @@ pub(crate) const MAX_LINE_BYTES: usize = 8 << 20;
 pub(crate) enum OwnedInputLine {
     /// A whole line, without its end.
     Whole(Vec<u8>),
-    /// A line longer than [`LONGEST`]; it was passed over.
+    /// A line above the length limit; it was skipped.
     TooLong,
-    /// Nothing any more.
+    /// End of input.
     End,
 }
 

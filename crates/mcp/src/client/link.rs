@@ -1,4 +1,4 @@
-//! A conversation with a server: what was asked and is not answered yet, and what the server asks us.
+//! The connection to a server: outstanding requests and the server's own requests.
 
 use std::{
     collections::HashMap,
@@ -23,23 +23,23 @@ const MAX_QUEUED: usize = 256;
 /// Bytes of one piece of progress.
 const MAX_PROGRESS_BYTES: usize = 4 << 10;
 
-/// A conversation with a server, whatever carries it.
+/// A session with a server, whatever carries it.
 pub(crate) struct RpcConnection {
     out: mpsc::Sender<Value>,
     waiting: Mutex<HashMap<u64, ResponseWaiter>>,
     next: AtomicU64,
-    /// What the server is told when it asks for roots.
+    /// The roots that the server gets when it asks.
     roots: Vec<PathBuf>,
     /// The revision that was agreed on.
     pub(crate) revision: OnceLock<String>,
-    /// The server says that its tools are others now.
+    /// Signalled when the server's tools have changed.
     pub(crate) changed: Notify,
-    /// We want to end it.
+    /// A shutdown was requested.
     pub(crate) closing: CancellationToken,
-    /// It is over.
+    /// The connection has ended.
     pub(crate) ended: CancellationToken,
     close_reason: OnceLock<String>,
-    /// What came that was no message.
+    /// The number of lines that were no messages.
     pub(crate) garbage_lines: AtomicU64,
 }
 
@@ -48,14 +48,14 @@ struct ResponseWaiter {
     listener: Option<Call>,
 }
 
-/// Why a question got no answer.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RpcClientError {
     /// It took too long.
     Timeout,
-    /// The server said no.
+    /// The server returned an error.
     Refused(i64, String),
-    /// The conversation broke off.
+    /// The session broke off.
     Closed(String),
 }
 
@@ -79,7 +79,7 @@ struct RpcErrorObject {
 }
 
 impl RpcConnection {
-    /// A conversation, and what is to be carried to the server.
+    /// A session, and what is to be carried to the server.
     pub(crate) fn new(roots: Vec<PathBuf>) -> (Arc<Self>, mpsc::Receiver<Value>) {
         let (out, queue) = mpsc::channel(MAX_QUEUED);
         let link = Self {
@@ -97,7 +97,7 @@ impl RpcConnection {
         (Arc::new(link), queue)
     }
 
-    /// Asks, and waits for the answer. A question that is dropped or takes too long is taken back.
+    /// Sends a request and waits for the answer. Dropping it or a timeout cancels the request.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -160,7 +160,7 @@ impl RpcConnection {
         }
     }
 
-    /// An answer of the server. One that nobody waits for is dropped.
+    /// Handles an answer. An answer without a waiting request is dropped.
     fn handle_response(&self, id: &RequestId, message: &RpcMessage<'_>) {
         let RequestId::Number(number) = id else { return };
         let Some(waiting) = number.as_u64().and_then(|id| self.waiting().remove(&id)) else { return };
@@ -177,7 +177,7 @@ impl RpcConnection {
         _ = waiting.answer.send(answer);
     }
 
-    /// A question of the server. A flood of them is not all answered.
+    /// Handles a request of the server. Excess requests are not answered.
     fn handle_request(&self, method: &str, id: &RequestId) {
         let reply = match method {
             "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
@@ -206,14 +206,14 @@ impl RpcConnection {
         }
     }
 
-    /// Nobody will be told any more: the first reason counts.
+    /// Closes the connection: the first reason is kept.
     pub(crate) fn close(&self, why: impl Into<String>) {
         _ = self.close_reason.set(why.into());
         self.ended.cancel();
         self.fail_all(&RpcClientError::Closed(self.close_reason()));
     }
 
-    /// Every open question gets this for an answer.
+    /// Fails all outstanding requests.
     pub(crate) fn fail_all(&self, lost: &RpcClientError) {
         let open: Vec<_> = self.waiting().drain().collect();
         for (_, waiting) in open {
@@ -221,7 +221,7 @@ impl RpcConnection {
         }
     }
 
-    /// One open question gets this for an answer.
+    /// Fails one outstanding request.
     pub(crate) fn fail(&self, id: u64, lost: RpcClientError) {
         if let Some(waiting) = self.waiting().remove(&id) {
             _ = waiting.answer.send(Err(lost));
@@ -247,7 +247,7 @@ impl RpcConnection {
     }
 }
 
-/// A question on its way. When nobody waits any more, the server is told.
+/// An outstanding request. Dropping it cancels it at the server.
 struct OutstandingRequest<'a> {
     link: &'a RpcConnection,
     id: u64,
@@ -280,7 +280,7 @@ fn progress(params: &Value) -> String {
     }
 }
 
-/// A folder as a URI.
+/// A directory as a URI.
 fn file_uri(path: &std::path::Path) -> String {
     let mut uri = String::from("file://");
     for byte in path.as_os_str().as_encoded_bytes() {

@@ -1,8 +1,8 @@
-//! The other side: tools and resources of MCP servers, for an engine.
+//! The MCP client: tools and resources of MCP servers, for an engine.
 //!
-//! [`McpServers::start`] starts every configured server in the background and keeps it; [`McpServers::entries`] are the tools
-//! of those that answer. What a server says is a stranger's text: it is bounded, cleaned and pinned, and it never
-//! lowers what the gate asks.
+//! [`McpServers::start`] starts every configured server in the background and supervises it; [`McpServers::entries`]
+//! returns the tools of connected ones. Everything a server sends is untrusted: it is bounded, cleaned and pinned,
+//! and never loosens the gate.
 
 mod call;
 mod connect;

@@ -1,19 +1,19 @@
-//! What a server's tool is called here.
+//! Local names of servers' tools.
 //!
-//! A tool is offered as `mcp__SERVER__TOOL`, with the hyphens of both names. Names that clients or people may take for
-//! each other (`get-sum` and `get_sum`) stay callable: all but one of them get a suffix.
+//! A tool is offered as `mcp__SERVER__TOOL`, with the hyphens of both names. Similar names (`get-sum` and `get_sum`)
+//! stay callable: all but one get a suffix.
 
 use std::collections::{BTreeSet, HashMap};
 
 use helve_contract::{PatternPurpose, fold_name, name_matches};
 use sha2::{Digest, Sha256};
 
-/// The longest name that providers take.
+/// The maximum name length of providers.
 const MAX_LENGTH: usize = 64;
 /// Hexadecimal digits of a suffix.
 const SUFFIX: usize = 8;
 
-/// What is wrong with a server's name, if something is.
+/// Why a server's name is invalid, if it is.
 pub(crate) fn server_name_error(server: &str) -> Option<&'static str> {
     let fits = (1..=48).contains(&server.len())
         && server.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-');
@@ -53,7 +53,7 @@ pub(crate) fn assigned<'a>(servers: &[&'a str], tools: &[(&'a str, &'a str)]) ->
         .collect()
 }
 
-/// A name of at most 64 characters. One that is cut carries a hash of the whole.
+/// A name of at most 64 characters. A truncated one contains a hash of the whole.
 fn shortened(name: String, server: &str, tool: &str) -> String {
     if name.len() <= MAX_LENGTH {
         return name;
@@ -62,8 +62,8 @@ fn shortened(name: String, server: &str, tool: &str) -> String {
     format!("{}_{}", &name[..MAX_LENGTH - SUFFIX - 1], &hash[..SUFFIX])
 }
 
-/// Each name in characters that every provider takes. Of those that could be taken for each other, the one that is
-/// nearest to its folded spelling stays as it is; the others get a suffix.
+/// Maps names to characters that every provider accepts. Of names that could be confused, the one nearest to its
+/// folded spelling stays; the others get a suffix.
 fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<&'a str, String> {
     let mut alike: HashMap<String, Vec<&str>> = HashMap::new();
     for name in names.collect::<BTreeSet<_>>() {
@@ -89,7 +89,7 @@ pub(crate) fn recorded_before(server: &str, tool: &str) -> String {
     shortened(name, server, tool)
 }
 
-/// The one of these tools that a person means: by its exact name, or by one spelling that only one of them has.
+/// The tool that a user means: by its exact name, or by a spelling that matches only one.
 ///
 /// Each has the name it is offered under and its plain one.
 pub(crate) fn meant(name: &str, tools: &[(String, String)]) -> Result<Option<usize>, String> {
@@ -124,7 +124,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|it| char::from_digit(it.into(), 16)).collect()
 }
 
-/// Whether a pattern of `allow` or `deny` means a tool: by its name here, by the server's own, or by its server.
+/// Whether a pattern of `allow` or `deny` matches a tool: by its local name, the server's name for it, or its server.
 pub(crate) fn matches_pattern(pattern: &str, server: &str, tool: &str, purpose: PatternPurpose) -> bool {
     let names = [plain(server, tool), recorded_before(server, tool), tool.to_owned()];
     names.iter().any(|name| name_matches(pattern, name, purpose))
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(names[1], "mcp__my_files__read");
         assert!(names[0].starts_with("mcp__my-files_") && names[0].ends_with("__read"), "{names:?}");
         assert!(is_tool_of("my-files", &names[0]) && is_tool_of("my_files", &names[1]));
-        // A server that has no tools yet does not change the names of the others when it gets some.
+        // A server without tools yet does not change the names of others later.
         assert_eq!(assigned(&["my-files", "my_files"], &[("my-files", "read")])[0], names[0]);
     }
 

@@ -58,7 +58,8 @@ pub(crate) fn entries(inner: &Arc<McpServersInner>) -> Vec<Entry> {
                 "ReadMcpResource",
                 "Reads a resource of an MCP server. What is not text is saved to a file, whose name is told.",
                 reading,
-                // It is not asked, as the seed says; the URI is still searched for secrets, because a server gets it.
+                // No approval is needed, as in the seed; the URI is still checked for secrets, because the server
+                // gets it.
                 Effects::READS | Effects::SENDS,
             ),
             move |args, call| {
@@ -88,7 +89,7 @@ fn spec(name: &str, description: &str, schema: Value, effects: Effects) -> Spec 
         effects,
         tier: None,
         timeout: Duration::from_secs(300),
-        // Only a client with servers makes these tools.
+        // These tools exist only with configured servers.
         needs: PortSet::NONE,
         profile: None,
         access: None,
@@ -101,7 +102,7 @@ async fn list(inner: &McpServersInner, only: Option<&str>) -> Result<Reply> {
         None => inner.servers.clone(),
     };
     let asked = servers.iter().map(|server| async move {
-        // One that is asked for by name says why it cannot answer; among all, it is left out.
+        // A server requested by name returns its error; in the full list it is skipped.
         let link = match (server.link_for_resources(), only) {
             (Ok(Some(link)), _) => link,
             (Ok(None), _) => return Ok((server, Vec::new())),
@@ -200,7 +201,7 @@ fn save_blob(
     let file = format!("{}-{}.{ending}", name::to_identifier(&server.settings.name), &mark[..16]);
     let path = folder.join(file);
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-        // Half of it would be taken for the whole the next time.
+        // A partial file would be taken for the whole the next time.
         Ok(mut file) => file.write_all(bytes).inspect_err(|_| _ = fs::remove_file(&path))?,
         // The same bytes were saved before.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

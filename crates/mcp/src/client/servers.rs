@@ -1,4 +1,4 @@
-//! All configured servers: what they offer now, and how they are.
+//! All configured servers: their tools and states.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,31 +21,31 @@ use super::{
     stdio::ProcessGroup,
 };
 
-/// The configured servers. Cheap to clone; they run until the last clone and the last of their tools are gone.
+/// The configured servers. Cheap to clone; they run until the last clone and the last of their tools are dropped.
 #[derive(Clone)]
 pub struct McpServers {
     inner: Arc<McpServersInner>,
 }
 
-/// How a server is.
+/// The state of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerStatus {
     /// It is being started.
     Starting,
-    /// It answers.
+    /// Connected.
     Connected,
-    /// It does not answer, and is started again after a while.
+    /// Disconnected; it is restarted after a delay.
     Failed(String),
     /// It is never started.
     Refused(String),
 }
 
-/// How a server is, for people.
+/// A server's state, for display.
 #[derive(Clone, Debug)]
 pub struct ServerReport {
     /// Its name.
     pub name: String,
-    /// How it is.
+    /// Its state.
     pub status: ServerStatus,
     /// How many tools it offers.
     pub tools: usize,
@@ -64,12 +64,12 @@ pub struct SkippedTool {
     pub why: String,
 }
 
-/// A tool whose definition changed since it was approved, as it is now.
+/// A tool whose definition changed since it was approved, in its current form.
 #[derive(Clone, Debug)]
 pub struct ChangedTool {
-    /// What it is called here.
+    /// Its local name.
     pub name: String,
-    /// What its server says about it.
+    /// The server's description.
     pub description: String,
     /// The schema of its arguments.
     pub schema: Value,
@@ -87,7 +87,7 @@ pub(crate) struct McpServersInner {
 impl Drop for McpServersInner {
     fn drop(&mut self) {
         self.stop.cancel();
-        // At once: nobody may be left to drive what would do it politely.
+        // Kills immediately: no runtime may be left for an orderly shutdown.
         for server in &self.servers {
             server.set_process_group(None);
         }
@@ -120,7 +120,7 @@ struct KnownTool {
 }
 
 impl McpServers {
-    /// Starts all servers in the background, at the same time. Needs a runtime, and returns at once.
+    /// Starts all servers concurrently in the background and returns immediately. Requires a runtime.
     pub fn start(settings: Vec<McpClientConfig>, folders: McpDirs) -> Self {
         let (news, heard) = watch::channel(0);
         let (mut servers, mut refused) = (Vec::<Arc<ConnectedServer>>::new(), Vec::new());
@@ -151,7 +151,7 @@ impl McpServers {
         }
     }
 
-    /// Waits until no server is being started any more, or for so long.
+    /// Waits until no server is starting, up to this time.
     pub async fn wait_started(&self, most: Duration) {
         let settled =
             |servers: &[Arc<ConnectedServer>]| servers.iter().all(|it| it.live().status != ServerStatus::Starting);
@@ -160,18 +160,18 @@ impl McpServers {
         _ = tokio::time::timeout(most, waiting).await;
     }
 
-    /// Waits until something about the servers or their tools is new since the last time this receiver was asked.
+    /// A receiver that changes with the servers or their tools.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.inner.changes.clone()
     }
 
-    /// The tools that can be called now. Ask again after news: an entry whose tool is gone says so when it is called.
+    /// The tools that can be called now. Read them again after a change: a removed tool returns an error.
     pub fn entries(&self) -> Vec<Entry> {
         let (offered, _) = self.inner.resolve_tools(false);
         offered.into_iter().map(|it| self.entry(it)).collect()
     }
 
-    /// The same with the tools of servers that are away for the moment: who calls one is told to try again.
+    /// Like `entries`, including tools of disconnected servers, whose calls ask to retry.
     pub fn entries_with_offline(&self) -> Vec<Entry> {
         let (offered, _) = self.inner.resolve_tools(true);
         offered.into_iter().map(|it| self.entry(it)).collect()
@@ -179,18 +179,18 @@ impl McpServers {
 
     fn entry(&self, OfferedTool { server, tool, name }: OfferedTool) -> Entry {
         let spec = Spec {
-            // Rules also know it by the server's own spelling, whatever it is offered as.
+            // Rules also match the server's spelling.
             rule_names: if tool.name == name { Vec::new() } else { vec![tool.name.clone()] },
             name,
             aliases: Vec::new(),
             description: tool.description.clone(),
             input_schema: tool.schema.clone(),
             output_schema: None,
-            // What a server says about its tools does not count at the gate; clients get it as it stands.
+            // The gate ignores the server's annotations; clients get them unchanged.
             annotations: Some(tool.annotations),
             effects: Effects::READS.union(Effects::WRITES).union(Effects::NETWORK),
             tier: None,
-            // The call keeps the clock itself, so that the server is told; this is for the case that it cannot.
+            // The call has its own timeout and notifies the server; this one is a fallback.
             timeout: server.settings.call_timeout.saturating_add(Duration::from_secs(5)),
             needs: PortSet::NONE,
             profile: None,
@@ -210,7 +210,7 @@ impl McpServers {
         resources::entries(&self.inner)
     }
 
-    /// How every server is.
+    /// The state of every server.
     pub fn reports(&self) -> Vec<ServerReport> {
         let of = |server: &Arc<ConnectedServer>| {
             let live = server.live();
@@ -224,7 +224,7 @@ impl McpServers {
         self.inner.servers.iter().map(of).chain(self.inner.refused.iter().cloned()).collect()
     }
 
-    /// The tools that are not offered, and why. Those that a list leaves out by its owner's wish are not among them.
+    /// The tools that are not offered, and why. Excludes those that a list filters.
     pub fn skipped(&self) -> Vec<SkippedTool> {
         self.inner.resolve_tools(false).1
     }
@@ -239,7 +239,7 @@ impl McpServers {
         self.inner.listed(false).into_iter().filter(|it| !it.known.is_pinned).map(changed).collect()
     }
 
-    /// Takes a tool as it is now, by the user's word.
+    /// Approves the current definition of a tool.
     pub fn approve(&self, name: &str) -> Result<()> {
         let waiting: Vec<Listed> = self.inner.listed(false).into_iter().filter(|it| !it.known.is_pinned).collect();
         let names: Vec<_> = waiting.iter().map(|it| (it.name.clone(), it.known.tool.name.clone())).collect();
@@ -250,19 +250,19 @@ impl McpServers {
         let (tool, print) = (&known.tool.server_name, &known.tool.fingerprint);
         server.ledger.approve(&server.settings.name, tool, print).map_err(Error::failed)?;
         for now in &mut server.live().tools {
-            // It may be another one by now, which waits for a yes of its own.
+            // It may have changed again, which needs another approval.
             now.is_pinned |= now.tool.server_name == *tool && now.tool.fingerprint == *print;
         }
         server.notify_changed();
         Ok(())
     }
 
-    /// Takes a changed tool as a session last saw it, without starting its server.
+    /// Approves a changed tool as last seen by a session, without starting its server.
     pub fn approve_recorded(folders: &McpDirs, name: &str) -> Result<()> {
         ToolPins::new(&folders.state).approve_named(name).map_err(Error::failed)
     }
 
-    /// The tools with a change that waits for approval, by the record alone.
+    /// The tools with a pending change, according to the pins.
     pub fn recorded_changes(folders: &McpDirs) -> Result<Vec<String>> {
         ToolPins::new(&folders.state).pending().map_err(Error::failed)
     }
@@ -274,7 +274,7 @@ impl McpServers {
         asked.map(|_| ()).map_err(|lost| Error::failed(lost.message()))
     }
 
-    /// Ends all servers in good order, and waits for it.
+    /// Shuts down all servers and waits for it.
     pub async fn stop(&self) {
         self.inner.stop.cancel();
         let keepers = std::mem::take(&mut *self.inner.supervisors.lock().unwrap_or_else(PoisonError::into_inner));
@@ -299,7 +299,7 @@ struct Listed {
 }
 
 impl McpServersInner {
-    /// The tools of all servers with their names. With `lasting`, also those of servers that are away for the moment.
+    /// The tools of all servers with their names. With `lasting`, includes those of disconnected servers.
     fn listed(&self, lasting: bool) -> Vec<Listed> {
         let of = |server: &Arc<ConnectedServer>| -> Vec<(Arc<ConnectedServer>, KnownTool)> {
             let live = server.live();
@@ -378,7 +378,7 @@ impl ConnectedServer {
         self.news.send_modify(|count| *count += 1);
     }
 
-    /// It is not connected: being started, or not there.
+    /// Marks it as disconnected.
     pub(crate) fn set_disconnected(&self, status: ServerStatus) {
         {
             let mut live = self.live();
@@ -391,7 +391,7 @@ impl ConnectedServer {
         self.notify_changed();
     }
 
-    /// It answers, and its tools are known.
+    /// Marks it as connected, with its tools.
     pub(crate) fn set_connected(&self, link: Arc<RpcConnection>, has_resources: bool) {
         {
             let mut live = self.live();
@@ -402,7 +402,7 @@ impl ConnectedServer {
         self.notify_changed();
     }
 
-    /// Its program; the one before is ended.
+    /// Sets its process group; the previous one is killed.
     pub(crate) fn set_process_group(&self, group: Option<ProcessGroup>) {
         self.live().group = group;
     }
@@ -424,7 +424,7 @@ impl ConnectedServer {
         live.skipped = left;
     }
 
-    /// The way to it, if it answers.
+    /// The connection, if it is connected.
     fn link(&self) -> Result<Arc<RpcConnection>> {
         let live = self.live();
         let name = &self.settings.name;
@@ -443,14 +443,14 @@ impl ConnectedServer {
         Ok(self.live().has_resources.then_some(link))
     }
 
-    /// The way to one of its tools, if that is still what was approved.
+    /// The connection for one of its tools, if the definition is still the approved one.
     pub(crate) fn connection_for(&self, tool: &ToolDefinition) -> Result<Arc<RpcConnection>> {
         let link = self.link()?;
         let known = self.live().tools.iter().find(|it| it.tool.server_name == tool.server_name).cloned();
         let Some(known) = known else {
             return Err(Error::failed(format!("the MCP server `{}` no longer has this tool", self.settings.name)));
         };
-        // The user may have approved it elsewhere since.
+        // The user may have approved it in another process.
         if !known.is_pinned
             && !self.ledger.is_pinned(&self.settings.name, &known.tool.server_name, &known.tool.fingerprint)
         {

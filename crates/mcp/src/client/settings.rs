@@ -1,4 +1,4 @@
-//! What is configured about a server.
+//! The configuration of MCP servers.
 
 use std::{
     collections::BTreeMap,
@@ -6,24 +6,24 @@ use std::{
     time::Duration,
 };
 
-/// One server: how it is reached, and what is taken from it.
+/// One server: its transport and filters.
 #[derive(Clone, Debug)]
 pub struct McpClientConfig {
-    /// Its name; the middle of its tools' names. Letters, digits, `_` and `-`, without `__`.
+    /// Its name, which is part of its tools' names. Letters, digits, `_` and `-`, without `__`.
     pub name: String,
     /// How it is reached.
     pub transport: Transport,
-    /// How long it may take until its tools are known.
+    /// The timeout until its tools are known.
     pub start_timeout: Duration,
-    /// How long one call may take.
+    /// The timeout of one call.
     pub call_timeout: Duration,
-    /// When not empty, only these tools are taken: `mcp__server__*`, or the name the server itself uses.
+    /// If not empty, only these tools are accepted: `mcp__server__*`, or the server's own names.
     pub allow: Vec<String>,
-    /// These tools are not taken. Beats `allow`.
+    /// These tools are refused. Takes precedence over `allow`.
     pub deny: Vec<String>,
-    /// Bytes of text that are taken from one answer.
+    /// The maximum size of the text of one answer.
     pub max_output_bytes: usize,
-    /// Folders that are told to a server that asks for roots; none refuse the question.
+    /// Directories for a server that asks for roots; if empty, the request is refused.
     pub roots: Vec<PathBuf>,
 }
 
@@ -36,7 +36,7 @@ pub enum Transport {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Its environment, beside the few variables that every program needs.
+        /// Its environment, besides a few basic variables.
         env: BTreeMap<String, String>,
         /// Where it starts.
         cwd: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub enum Transport {
 }
 
 impl McpClientConfig {
-    /// A server with the usual limits.
+    /// A server with default limits.
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         Self {
             name: name.into(),
@@ -73,7 +73,7 @@ impl McpClientConfig {
     }
 }
 
-/// Where things about servers are kept. Both folders are the owner's alone.
+/// The private directories for data about servers.
 #[derive(Clone, Debug)]
 pub struct McpDirs {
     /// The record of tools that were seen: `mcp-tools.json`.
@@ -83,7 +83,7 @@ pub struct McpDirs {
 }
 
 impl McpDirs {
-    /// Everything in one state folder.
+    /// Everything in one state directory.
     pub fn new(state: &Path) -> Self {
         Self { state: state.to_owned(), blobs: state.join("mcp-blobs") }
     }

@@ -1,4 +1,4 @@
-//! Server-sent events out of pieces.
+//! Parses server-sent events from chunks.
 
 use super::lines::MAX_LINE_BYTES;
 

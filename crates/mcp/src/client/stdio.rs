@@ -1,4 +1,4 @@
-//! A server that is a program on this machine: a group of processes of its own, ended as a whole.
+//! A server that is a local program: runs in a process group, which is killed as a whole.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,14 +28,14 @@ use super::{
 const STDERR_TAIL_BYTES: usize = 8 << 10;
 /// How long a program that closed its output may take to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Variables that a program gets without being asked; the rest of the environment stays here.
+/// Variables that a program inherits; the rest of the environment is not passed on.
 const INHERITED_VARS: [&str; 12] =
     ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR", "PWD"];
 
-/// Set for every program that is started here, so that one that is this program too starts no servers in turn.
+/// Set for every started program, so that a nested Helve starts no servers.
 const NESTED_VAR: &str = "STARTED_BY_HELVE";
 
-/// A program and everything it started. Dropping it ends them all.
+/// A program and its descendants. Dropping it kills them.
 pub(crate) struct ProcessGroup(Pid);
 
 impl ProcessGroup {
@@ -97,7 +97,7 @@ fn inherited_env() -> impl Iterator<Item = (String, String)> {
 async fn write(link: Arc<RpcConnection>, mut queue: mpsc::Receiver<Value>, mut stdin: ChildStdin) {
     let carrying = async {
         while let Some(message) = queue.recv().await {
-            // A program that no longer reads may still have something to say.
+            // A program that no longer reads may still write.
             if stdin.write_all(format!("{message}\n").as_bytes()).await.is_err() || stdin.flush().await.is_err() {
                 break;
             }
@@ -114,7 +114,7 @@ async fn read(link: Arc<RpcConnection>, stdout: ChildStdout, mut child: Child, w
     loop {
         match lines::next(&mut stdout).await {
             Ok(OwnedInputLine::Whole(line)) => link.receive(&line),
-            // Whose answer it was cannot be told any more.
+            // It is unknown which request it answered.
             Ok(OwnedInputLine::TooLong) => link.fail_all(&RpcClientError::Refused(
                 -32603,
                 format!("it sent a line of more than {MAX_LINE_BYTES} bytes, which is not taken; ask for less at once"),

@@ -1,4 +1,4 @@
-//! A stranger's text, made fit to be shown.
+//! Makes untrusted text safe to show.
 
 use helve_contract::{Invisible, invisible};
 
@@ -15,7 +15,7 @@ pub(crate) fn is_invisible(it: char) -> bool {
     !matches!(it, '\n' | '\t') && (it.is_control() || invisible(it).is_some())
 }
 
-/// The words of an answer: nothing that moves a terminal or turns the text around; what is written stays.
+/// Removes control characters that affect a terminal or the text direction; keeps the text.
 pub(crate) fn strip_control(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for it in text.chars() {
@@ -29,7 +29,7 @@ pub(crate) fn strip_control(text: &str) -> String {
     out
 }
 
-/// A server's message inside one of ours.
+/// Quotes a server's message in one of Helve's.
 pub(crate) fn quote_message(text: &str) -> String {
     let text = strip_control(text.trim());
     if text.len() <= MAX_QUOTE_BYTES {

@@ -1,4 +1,4 @@
-//! What goes back over HTTP: a refusal, a message, a stream.
+//! HTTP responses: refusals, messages and streams.
 
 use std::convert::Infallible;
 

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Connections {
     max: usize,
     open: Mutex<Open>,
-    /// Told whenever a connection ends.
+    /// Notified whenever a connection ends.
     ended: Notify,
 }
 
@@ -45,7 +45,7 @@ struct State {
 #[derive(Clone)]
 pub struct Connection(Arc<State>);
 
-/// The place of a connection among all; it ends with it.
+/// The slot of a connection, released when dropped.
 pub(crate) struct Place {
     number: u64,
     all: Arc<Connections>,
@@ -53,12 +53,12 @@ pub(crate) struct Place {
 }
 
 impl Connections {
-    /// Room for `max` connections. Three quarters of it are for those that have not authenticated, half for one address.
+    /// Capacity for `max` connections. Unauthenticated ones may use three quarters of it, and half per address.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max: max.max(4), open: Mutex::default(), ended: Notify::new() })
     }
 
-    /// A place for a new connection, or `None` when authenticated connections fill all of them.
+    /// A slot for a new connection, or `None` if authenticated connections use all.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let mut open = self.open();
         let here = |state: &State| state.address == address;
@@ -112,7 +112,7 @@ impl Open {
         self.all.values().filter(|it| !it.has_authenticated() && counts(it)).count()
     }
 
-    /// Closes the oldest connection that has not authenticated. Whether there was one.
+    /// Closes the oldest unauthenticated connection. Returns whether there was one.
     fn close_oldest(&mut self, counts: impl Fn(&State) -> bool) -> bool {
         let oldest = self.all.iter().find(|(_, it)| !it.has_authenticated() && counts(it)).map(|(number, _)| *number);
         let Some(state) = oldest.and_then(|number| self.all.remove(&number)) else { return false };
@@ -129,8 +129,7 @@ impl State {
 }
 
 impl Connection {
-    /// A request over this connection showed a token or another sign of its sender. From now on the connection is not
-    /// closed to make room for others.
+    /// Marks the connection as authenticated, by a token or otherwise. It is then never closed to make room.
     pub fn set_authenticated(&self) {
         self.0.has_authenticated.store(true, Ordering::Relaxed);
     }
@@ -141,8 +140,8 @@ impl Connection {
         Running(&self.0)
     }
 
-    /// Waits until the connection must end: another one needs its place, or nothing came within `timeout` from a client
-    /// that has not authenticated.
+    /// Waits until the connection must end: another needs its slot, or an unauthenticated client sent nothing within
+    /// `timeout`.
     pub(crate) async fn expired(&self, timeout: Duration) {
         let has_room = async {
             loop {

@@ -1,7 +1,7 @@
-//! Who may come in: by the name they know us by, the page they come from, and the token they carry.
+//! Access control: checks the host name, the origin and the token of a request.
 //!
-//! A web page can reach a server on this machine, by a name that leads here (DNS rebinding) or outright. So the name
-//! must be ours, the page must be ours, and neither is enough without the token.
+//! A web page can reach a local server through a DNS name (DNS rebinding) or directly. So the host and the origin
+//! must be allowed, and neither suffices without the token.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,7 +22,7 @@ pub fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// A caller, told from others by the hash of the token.
+/// A caller, identified by the hash of its token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallerId([u8; 32]);
 
@@ -31,13 +31,13 @@ impl CallerId {
         Self(Sha256::digest(token).into())
     }
 
-    /// Compared to the last byte, whatever the first one says.
+    /// A constant-time comparison.
     fn ct_eq(&self, other: &Self) -> bool {
         self.0.iter().zip(other.0).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
     }
 }
 
-/// The checks before anything of a request is looked at.
+/// The checks before a request is processed.
 pub(crate) struct AccessControl {
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -71,7 +71,7 @@ impl AccessControl {
         self.authenticate(&head.headers)
     }
 
-    /// What is known of a request whose token is somebody else's affair.
+    /// Classifies a request whose token is checked elsewhere.
     pub(crate) fn classify(&self, head: &Parts) -> RequestAccess {
         match self.check_host_and_origin(head) {
             Err(refusal) => RequestAccess::Refused(refusal.status, refusal.why),
@@ -80,7 +80,7 @@ impl AccessControl {
         }
     }
 
-    /// Whether it is our name that was called, from a page of ours or none.
+    /// Whether the host and the origin are allowed.
     fn check_host_and_origin(&self, head: &Parts) -> Result<(), HttpRefusal> {
         let host = single_header(&head.headers, &HOST)?.ok_or_else(|| forbidden("Host is missing"))?;
         let asked = head.uri.authority().map(hyper::http::uri::Authority::as_str);

@@ -1,4 +1,4 @@
-//! The listener: connections, and what is asked over them.
+//! The HTTP listener: connections and requests.
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ use crate::{
     wire::{RequestParams, RpcError, RpcMessage, truncate_name},
 };
 
-/// The only address there is.
+/// The only path.
 const MCP_PATH: &str = "/mcp";
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// How long an authenticated client may take for the head of its next request, and between two requests.
@@ -59,7 +59,7 @@ pub async fn serve_http(
     serve_http_with_routes(listener, rooms, None, options, stop).await
 }
 
-/// The same, with further addresses on the listener.
+/// Like `serve_http`, with additional routes.
 pub async fn serve_http_with_routes(
     listener: TcpListener,
     rooms: Arc<dyn McpSessionFactory>,
@@ -101,7 +101,7 @@ pub async fn serve_http_with_routes(
                     // Without a place the connection is closed at once.
                     if let Some(place) = connections.admit(from.ip().to_canonical()) {
                         tokio::spawn(serve_connection(desk.clone(), stream, place));
-                        // The new connection gets a turn before the next one is accepted: it may authenticate now.
+                        // Lets the new connection authenticate before the next one is accepted.
                         yield_now().await;
                     }
                 }
@@ -123,7 +123,7 @@ pub async fn serve_http_with_routes(
 
 /// One connection, to its end.
 async fn serve_connection(desk: Arc<HttpServer>, stream: TcpStream, place: Place) {
-    // Answers are small and somebody waits for each.
+    // Answers are small and latency matters.
     _ = stream.set_nodelay(true);
     let client = &place.connection;
     let service = service_fn(|request| {
@@ -150,7 +150,7 @@ async fn serve_connection(desk: Arc<HttpServer>, stream: TcpStream, place: Place
     }
 }
 
-/// All that a request needs.
+/// The state that requests share.
 struct HttpServer {
     access: AccessControl,
     sessions: HttpSessions,
@@ -160,7 +160,7 @@ struct HttpServer {
     call_slots: Arc<Semaphore>,
     /// What clients without a session share.
     stateless: OnceCell<Arc<McpService>>,
-    /// Set when the server is to end: what is under way is finished, and nothing new is begun.
+    /// Set at shutdown: running requests finish, and no new ones start.
     closing: CancellationToken,
     factory: Arc<dyn McpSessionFactory>,
     routes: Option<Arc<dyn ExtraRoutes>>,
@@ -202,14 +202,14 @@ impl HttpServer {
         open_event_stream(&head.headers, &session)
     }
 
-    /// Lets requests under way come to their end, as long as there is time.
+    /// Waits for running requests until the timeout.
     async fn drain(&self, connections: &Connections) {
         self.closing.cancel();
         if self.options.drain_timeout.is_zero() {
             return;
         }
         self.sessions.close_event_streams();
-        // Whoever has not come to an end by now is cut off.
+        // The remaining ones are aborted.
         _ = timeout(self.options.drain_timeout, connections.all_ended()).await;
     }
 
@@ -287,7 +287,7 @@ impl HttpServer {
     }
 }
 
-/// Whether a request speaks the newest revision, by its header or by itself.
+/// Whether a request uses the newest revision, by its header or its content.
 fn is_stateless(headers: &HeaderMap, body: &[u8], letter: &PostBody) -> bool {
     if mirror::names_modern_revision(headers) {
         return true;

@@ -1,5 +1,5 @@
-//! The newest revision says the main points of a request in headers too, for whoever stands between: they must agree
-//! with what the message says.
+//! The newest revision repeats the main fields of a request in headers for intermediaries: they must match the
+//! message.
 
 use std::borrow::Cow;
 

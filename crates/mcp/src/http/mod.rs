@@ -1,7 +1,7 @@
-//! MCP over streamable HTTP: one address, `/mcp`, for any number of clients.
+//! MCP over streamable HTTP: one path, `/mcp`, for any number of clients.
 //!
-//! [`serve_http`] listens; the door looks at every request first; a session is a client of the revisions with a
-//! handshake, and the newest revision goes without; a stream is what one of them is told, kept to be told again.
+//! [`serve_http`] listens and checks access first. Revisions with a handshake use sessions; the newest is stateless.
+//! A stream keeps its events, so that clients can resume it.
 
 mod body;
 mod connections;

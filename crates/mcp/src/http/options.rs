@@ -1,4 +1,4 @@
-//! What an operator decides about a server over HTTP, and where its sessions come from.
+//! The settings of an HTTP server, and the source of its sessions.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -8,31 +8,31 @@ use hyper::{Request, StatusCode, body::Incoming};
 use super::body::HttpReply;
 use crate::server::McpService;
 
-/// What an operator decides about a server over HTTP.
+/// The operator's settings of an HTTP server.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Who may ask: each token is a caller of its own, and sees no session of another. Empty: anybody may.
+    /// The accepted tokens: each is a separate caller that sees no session of another. Empty: no token is required.
     pub tokens: Vec<String>,
-    /// Names that we answer to, beside the loopback names: `host` or `host:port`.
+    /// Accepted host names besides the loopback names: `host` or `host:port`.
     pub hosts: Vec<String>,
-    /// Web pages that may ask, beside our own: `https://host`.
+    /// Accepted web origins besides the server's own: `https://host`.
     pub origins: Vec<String>,
     /// Bytes of one request.
     pub max_body_bytes: usize,
     /// Sessions at the same time.
     pub max_sessions: usize,
-    /// How long a session that nobody uses lasts.
+    /// How long an idle session lasts.
     pub idle_timeout: Duration,
     /// Requests under way at the same time, of all clients together.
     pub max_in_flight: usize,
     /// Connections at the same time. Three quarters of them may be from clients that have not authenticated, and half
     /// from one address of such clients; beyond that, the oldest of these is closed. Each connection takes a file descriptor.
     pub max_connections: usize,
-    /// How long a client that has not authenticated may take for the head of a request.
+    /// The timeout for the request head of an unauthenticated client.
     pub head_timeout: Duration,
-    /// How long a call goes on whose client went away and may come back for the rest.
+    /// How long a call continues after its client disconnected and may resume.
     pub reconnect_grace: Duration,
-    /// How long requests under way may still take when the server is to end.
+    /// How long running requests may take at shutdown.
     pub drain_timeout: Duration,
 }
 
@@ -54,28 +54,28 @@ impl Default for HttpConfig {
     }
 }
 
-/// Where the sessions of a server over HTTP come from: each has tasks and grants of its own.
+/// Creates the sessions of an HTTP server: each has separate tasks and grants.
 #[async_trait]
 pub trait McpSessionFactory: Send + Sync {
     /// A server for a new session.
     async fn open(&self) -> io::Result<Arc<McpService>>;
 
-    /// The session is over: what it still runs ends.
+    /// Ends a session and what it runs.
     async fn close(&self, server: Arc<McpService>);
 }
 
-/// Who stands at the door, as far as it can tell.
+/// The result of the access checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestAccess {
-    /// Somebody with a token in the header, or anybody where no token is asked for.
+    /// The request has a valid token, or none is required.
     Authenticated,
-    /// Somebody without: by another sign, or for what is open to all.
+    /// The request has no token: another check applies, or the content is public.
     Anonymous,
-    /// A name or a page that is not ours, or more than there is room for. Answered with this, and nothing else.
+    /// The host or origin is not allowed, or a limit is exceeded. The server answers only with this.
     Refused(StatusCode, String),
 }
 
-/// Further addresses on the same listener, beside `/mcp`.
+/// Additional routes on the same listener, besides `/mcp`.
 #[async_trait]
 pub trait ExtraRoutes: Send + Sync {
     /// Answers a request. Its extensions hold the [`McpConnection`](super::McpConnection): one that is let in by another sign

@@ -1,4 +1,4 @@
-//! A message that comes in by POST, and what is said to it: at once, or as a stream.
+//! Handles POST messages: answers directly or as a stream.
 
 use std::{
     sync::Arc,
@@ -25,7 +25,7 @@ use crate::{
 
 /// The header that names a session.
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
-/// How long a plain answer is waited for. After that the client gets a stream, so that it hears from us.
+/// How long a plain answer is awaited. Afterwards the client gets a stream, which shows activity.
 const PLAIN_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a client wants to hear.
@@ -36,7 +36,7 @@ pub(crate) struct AcceptedTypes {
     pub(crate) events: bool,
 }
 
-/// What a client that takes both names first is what it likes better.
+/// Whether a client that accepts both lists event streams first.
 fn prefers_events(kinds: &[String]) -> bool {
     let place = |name: &str| kinds.iter().position(|it| it == name);
     place("text/event-stream").is_some_and(|events| place("application/json").is_none_or(|json| events < json))
@@ -137,7 +137,7 @@ impl PostHandler<'_> {
             }
             MessageResponse::Pending(work) => work,
         };
-        // Most calls are done when they are looked at for the first time; only the others need a task.
+        // Most calls are complete after the first poll; only the others need a task.
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => stream.finish(answer),
             Poll::Pending => {
@@ -150,10 +150,10 @@ impl PostHandler<'_> {
 }
 
 impl AcceptedTypes {
-    /// A plain answer where it comes soon and is all there is; a stream otherwise.
+    /// A plain answer if it comes soon and is complete; otherwise a stream.
     async fn reply(self, stream: Arc<EventStream>, session: Option<&Arc<HttpSession>>) -> HttpReply {
         let patience = if self.events { PLAIN_REPLY_TIMEOUT } else { Duration::MAX };
-        // If the connection breaks while we wait, nobody can come back for the answer: no event had a number.
+        // If the connection breaks during the wait, nobody can resume: no event had an id.
         let waiting = PlainReplyGuard(&stream);
         let first = stream.first(patience).await;
         std::mem::forget(waiting);
@@ -179,14 +179,14 @@ impl Drop for PlainReplyGuard<'_> {
     }
 }
 
-/// Where things are said that nobody hears.
+/// An outbox that discards messages.
 struct NullOutbox;
 
 impl Outbox for NullOutbox {
     fn send(&self, _: Vec<u8>) {}
 }
 
-/// The newest revision says in the status too what is wrong.
+/// The newest revision also reports errors in the HTTP status.
 fn status(manner: StreamMode, answer: &[u8]) -> StatusCode {
     #[derive(serde::Deserialize)]
     struct ErrorProbe {

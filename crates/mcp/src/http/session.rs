@@ -1,4 +1,4 @@
-//! The clients that have shaken hands: each with a name nobody can guess, until it leaves or is forgotten.
+//! Sessions of clients after the handshake, each with a random id, until they end or expire.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -24,9 +24,9 @@ use super::{
 };
 use crate::peer::Peer;
 
-/// Streams of a session that are kept after their end, for clients that missed it.
+/// The number of finished streams kept for resumption.
 const RETAINED_STREAMS: usize = 16;
-/// A session that was used within this time makes no room for another.
+/// A session used within this time is not evicted.
 const MIN_IDLE: Duration = Duration::from_secs(10);
 
 /// One client that has shaken hands.
@@ -40,7 +40,7 @@ pub(crate) struct HttpSession {
     streams: Mutex<VecDeque<Arc<EventStream>>>,
     names: AtomicU64,
     last_used: Mutex<Instant>,
-    /// Tells of changes of the tools while the session lasts.
+    /// Forwards tool changes while the session lasts.
     change_notifier: AbortHandle,
     _room: OwnedSemaphorePermit,
 }
@@ -77,7 +77,7 @@ impl HttpSession {
         lock(&self.streams).iter().find(|it| it.name == name).cloned()
     }
 
-    /// How nothing is numbered, or how all is: as the revision that was agreed on has it.
+    /// Whether events are numbered, according to the negotiated revision.
     pub(crate) fn stream_mode(&self) -> StreamMode {
         match self.peer.revision() {
             Some(revision) if revision >= "2025-11-25" => StreamMode::Primed,
@@ -112,7 +112,7 @@ impl HttpSessions {
         Self { rooms, open: Mutex::default(), places, idle: options.idle_timeout }
     }
 
-    /// A new session; the longest unused one makes room for it.
+    /// Opens a session; evicts the longest unused one if needed.
     pub(crate) async fn open(&self, caller: CallerId) -> Result<Arc<HttpSession>, HttpRefusal> {
         let room = match self.places.clone().try_acquire_owned() {
             Ok(room) => room,
@@ -146,7 +146,7 @@ impl HttpSessions {
         lock(&self.open).insert(session.id.clone(), session);
     }
 
-    /// The caller's session of this name. Another's is as good as none.
+    /// The caller's session with this id. Another caller's session does not exist for it.
     pub(crate) fn find(&self, id: &str, caller: &CallerId) -> Option<Arc<HttpSession>> {
         let session = lock(&self.open).get(id).filter(|it| it.caller == *caller).cloned()?;
         session.touch();
@@ -164,7 +164,7 @@ impl HttpSessions {
         self.rooms.close(session.peer.server.clone()).await;
     }
 
-    /// Ends what nobody has used for long.
+    /// Ends idle sessions.
     pub(crate) async fn sweep(&self) {
         let all: Vec<_> = lock(&self.open).values().cloned().collect();
         for session in all.into_iter().filter(|it| it.idle() > self.idle) {
@@ -172,7 +172,7 @@ impl HttpSessions {
         }
     }
 
-    /// Tells nobody any more what is no answer: those who only listen may go.
+    /// Closes the event streams, so that listening clients disconnect.
     pub(crate) fn close_event_streams(&self) {
         for session in lock(&self.open).values() {
             session.event_stream.finish(None);
@@ -193,7 +193,7 @@ impl HttpSessions {
     }
 }
 
-/// 128 bits that nobody can guess.
+/// 128 random bits.
 fn random_id() -> io::Result<String> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! What one client is told over one stream of events: in order, and once more from where it lost us.
+//! One event stream to a client: ordered and resumable.
 
 use std::{
     collections::VecDeque,
@@ -17,21 +17,21 @@ use crate::{
 
 /// What is kept to be told again.
 const RESUME_BUFFER_BYTES: usize = 1 << 20;
-/// What may wait for a client that does not read. More is dropped; an answer never is.
+/// The maximum number of unread bytes. More is dropped, except answers.
 const MAX_UNREAD_BYTES: usize = 8 << 20;
-/// A word now and then, so that nobody between us takes the connection for dead.
+/// Sends a comment regularly, so that intermediaries keep the connection open.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// When a client that lost us shall come back, in milliseconds.
+/// The reconnect delay for clients, in milliseconds.
 const RETRY_MS: u32 = 1000;
 
 /// How a stream is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamMode {
-    /// Without numbers: who loses it asks again.
+    /// Without ids: a lost stream cannot be resumed.
     Unnumbered,
-    /// With numbers: who loses it goes on where it was.
+    /// With ids: a lost stream can be resumed.
     Numbered,
-    /// The same, with a first event that says nothing, so that there is a number from the start.
+    /// With ids and an empty first event, so that there is an id from the start.
     Primed,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct StreamRequest {
 }
 
 impl StreamRequest {
-    /// Nobody waits for it any more.
+    /// Cancels the request.
     pub(crate) fn cancel(&self) {
         for id in &self.ids {
             self.peer.cancel(id);
@@ -72,16 +72,16 @@ struct EventStreamState {
     /// The number after the last that was read.
     read: u64,
     ended: bool,
-    /// Who reads: only the last that came.
+    /// The current reader: only the latest one.
     reader: u64,
     is_read: bool,
 }
 
 /// What a stream says first.
 pub(crate) enum FirstMessage {
-    /// Its only word is the answer.
+    /// The answer is the only message.
     Answer(Bytes),
-    /// There is more to come, or the answer takes its time.
+    /// More messages follow, or the answer takes time.
     Streaming,
     /// There is no answer: the request was cancelled.
     Cancelled,
@@ -114,7 +114,7 @@ impl EventStream {
         self.changed.send_replace(());
     }
 
-    /// Waits for the first word, or for as long as one should wait with a plain answer in mind.
+    /// Waits for the first message until the timeout for plain answers.
     pub(crate) async fn first(&self, patience: Duration) -> FirstMessage {
         let mut changed = self.changed.subscribe();
         let patience = sleep(patience);
@@ -136,7 +136,7 @@ impl EventStream {
         }
     }
 
-    /// Reads from the start, or after the event with this number. Who read before is cut off.
+    /// Reads from the start or after this event id. Disconnects an earlier reader.
     pub(crate) fn read(self: &Arc<Self>, after: Option<u64>) -> EventReader {
         let mut state = self.lock();
         state.reader += 1;
@@ -148,7 +148,7 @@ impl EventStream {
         EventReader { stream: self.clone(), next: after.map_or(1, |it| it.saturating_add(1)), reader, primed }
     }
 
-    /// Whoever waited for the answer is gone, and has no number to come back with.
+    /// The waiting client is gone and has no event id to resume with.
     pub(crate) fn cancel(&self) {
         if let Some(errand) = self.errand.as_ref().filter(|_| !self.lock().ended) {
             errand.cancel();
@@ -212,7 +212,7 @@ impl EventStreamState {
         self.trim();
     }
 
-    /// Lets go of the oldest of what was read.
+    /// Drops the oldest messages that were read.
     fn trim(&mut self) {
         while self.bytes > RESUME_BUFFER_BYTES && self.first < self.read {
             let Some(oldest) = self.messages.pop_front() else { return };
@@ -294,7 +294,7 @@ impl EventReader {
         }
     }
 
-    /// A message as an event, on one line: in JSON, a line's end is as good as a blank.
+    /// A message as a one-line event: in JSON, line ends are whitespace.
     fn event(&self, number: u64, message: &[u8]) -> Bytes {
         let mut head = String::new();
         if self.stream.manner != StreamMode::Unnumbered {

@@ -1,4 +1,4 @@
-//! The client's user is asked before something is destroyed.
+//! The client's user is asked before a destructive call.
 
 use std::{sync::Arc, time::Duration};
 

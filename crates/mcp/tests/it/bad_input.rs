@@ -1,4 +1,4 @@
-//! What no good client sends.
+//! Invalid input of clients.
 
 use serde_json::json;
 

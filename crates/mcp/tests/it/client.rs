@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants it to.
+//! A scripted client for tests.
 
 use std::{
     fs::File,

@@ -106,7 +106,7 @@ pub(crate) fn session() -> Arc<Session> {
     Arc::new(Session::new("s", workspace, ports))
 }
 
-/// A host with a text and a picture in its only folder.
+/// A host with a text and an image in its only directory.
 struct TwoFiles;
 
 const FILES: [(&str, &[u8]); 3] = [("a b.txt", b"hello\n"), ("p.png", b"\x89PNG\0\xff"), ("memory/note.md", b"note\n")];

@@ -1,4 +1,4 @@
-//! A server that does what a test wants, good or bad. It is this test program, started once more.
+//! A scripted server, good or bad: this test program, started again.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 use helve_mcp::client::{McpClientConfig, Transport};
 use serde_json::{Value, json};
 
-/// How the fake server is started; it keeps its files in a folder.
+/// How the fake server is started; it keeps its files in a directory.
 pub(crate) fn settings(name: &str, folder: &Path, mode: &str) -> McpClientConfig {
     let args = ["--ignored", "--exact", "fake_server::serve", "--nocapture", "--test-threads=1"];
     let env = [("FAKE_DIR", folder.to_str().unwrap()), ("FAKE_MODE", mode)];

@@ -1,4 +1,4 @@
-//! Who speaks what.
+//! Revisions and handshakes.
 
 use serde_json::{Value, json};
 

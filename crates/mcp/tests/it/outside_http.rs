@@ -1,4 +1,4 @@
-//! Stories of a client and the servers it uses: over HTTP.
+//! MCP client tests over HTTP.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Stories of a client and the servers it uses: over pipes.
+//! MCP client tests over pipes.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::{
     fake_server::settings,
 };
 
-/// Servers, and the folder of their state.
+/// Servers, and the directory of their state.
 struct Bench {
     folder: TempDir,
     servers: McpServers,

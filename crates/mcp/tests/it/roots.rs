@@ -1,4 +1,4 @@
-//! The client's folders narrow its session, and its tools may change while it lasts.
+//! The client's directories narrow its session, and its tools may change while it lasts.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -87,7 +87,7 @@ fn the_clients_folders_narrow_the_workspace() {
     assert_eq!(text(&client.next()), top.display().to_string(), "never more than the workspace");
 }
 
-/// Some agents name the folder they were started in as their only root, wherever the server works.
+/// Some agents name the directory they were started in as their only root, wherever the server works.
 #[test]
 fn folders_that_do_not_overlap_the_workspace_change_nothing() {
     let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -101,7 +101,7 @@ fn folders_that_do_not_overlap_the_workspace_change_nothing() {
     }
 }
 
-/// The operator chose the workspace: a folder that may not become a root changes nothing, and stays protected.
+/// The operator chose the workspace: a directory that may not become a root changes nothing, and stays protected.
 #[test]
 fn a_client_that_opened_a_protected_folder_has_the_workspace() {
     let dir = tempfile::tempdir().unwrap();
