@@ -1,4 +1,4 @@
-//! Pages that were fetched a moment ago. Bounded in bytes; the oldest goes first.
+//! A cache of recently fetched pages, bounded in bytes; the oldest is evicted first.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ const MAX_TOTAL_BYTES: usize = 32 << 20;
 /// One page.
 const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// What makes two wishes the same.
+/// The request fields that identify a page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey(String, RedirectPolicy, PageFormat, PageScope, SchemePolicy, PageSource);
 

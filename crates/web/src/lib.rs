@@ -1,5 +1,5 @@
-//! What comes from outside and nobody vouches for: the guard before every request, the client that dials only what was
-//! judged, and documents, which are parsed in a limited child process.
+//! Untrusted content from the web: the address guard, the guarded client, channels, search, and documents, which are
+//! parsed in a restricted child process.
 
 mod cache;
 pub mod channels;

@@ -1,4 +1,4 @@
-//! Nothing but the parsing stage: the child that tests start instead of the whole product.
+//! Test binary that is only the document parser, which tests start instead of `helve`.
 
 fn main() {
     helve_web::run_parser_if_requested();

@@ -1,4 +1,4 @@
-//! Which addresses of a channel may be written to. A model must not be able to mail just anybody.
+//! The allowlist of a channel's addresses: a model must not send to arbitrary recipients.
 
 /// The operator's list: addresses, or patterns with `*`.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ impl AddressAllowlist {
     }
 }
 
-/// `*` stands for any letters but those that part an address: `*@example.org` is one domain, and one address.
+/// `*` matches any characters except separators: `*@example.org` is one domain and one address.
 fn glob_match(pattern: &[u8], text: &[u8]) -> bool {
     if pattern == b"*" {
         return true;

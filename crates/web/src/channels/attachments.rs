@@ -1,4 +1,4 @@
-//! Files that came with what the user said last, by session.
+//! Files that came with the user's last message, by session.
 
 use std::{
     collections::HashMap,
@@ -41,13 +41,12 @@ impl EncodedAttachment {
     }
 }
 
-/// Files that came with a user's turn. Whoever drives the conversation puts them here at its beginning; clones share
-/// them.
+/// The files of a user's turn. The session's driver sets them at its start; clones share them.
 #[derive(Clone, Default)]
 pub struct Attachments(Arc<Mutex<HashMap<String, Vec<Attachment>>>>);
 
 impl Attachments {
-    /// These came with the turn that begins now; those of the last turn are gone.
+    /// Replaces the files with those of the turn that starts now.
     pub fn set(&self, session: &str, files: Vec<Attachment>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if files.is_empty() {

@@ -1,4 +1,4 @@
-//! Webhooks in: what a machine posts becomes a message of the user, if its signature is right.
+//! Inbound webhooks: a signed POST becomes a message of the user.
 
 use helve_contract::ports::{Attachment, AttachmentLimits};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -17,7 +17,7 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 /// The largest body of JSON, which may carry files in base64.
 const MAX_JSON: usize = 8 << 20;
 
-/// Headers in which senders give a delivery its id, which stays the same when they send it again. The first one counts.
+/// Headers with the sender's delivery id, which stays the same on a retry. The first one counts.
 const DELIVERY_HEADERS: [&str; 3] = ["idempotency-key", "x-github-delivery", "webhook-id"];
 /// The longest id of a delivery.
 const MAX_DELIVERY: usize = 128;
@@ -106,8 +106,8 @@ impl InboundWebhook {
         Ok(InboundMessage { hook: self.id.clone(), text, attachments: Vec::new(), delivery: None })
     }
 
-    /// Answers one request. What was taken goes to `deliver`, after which the answer is 202; the work itself is done
-    /// later. An error of `deliver` is answered with 503 and its text.
+    /// Handles one request. An accepted message goes to `deliver`, followed by 202; the work happens later. An error
+    /// of `deliver` becomes 503 with its text.
     pub async fn handle<B, F>(
         hooks: &[Self],
         request: Request<B>,
@@ -177,7 +177,7 @@ fn delivery(headers: &HeaderMap) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// The body as a message with files. `None`: it is none, or gives the word `attachments` another meaning.
+/// The body as a message with files. `None` if it is not one, or uses `attachments` with another meaning.
 fn with_files(body: &[u8]) -> Option<WithFiles> {
     serde_json::from_slice::<WithFiles>(body).ok().filter(|it| !it.attachments.is_empty())
 }

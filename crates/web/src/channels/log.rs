@@ -1,4 +1,4 @@
-//! A log: each message a line of JSON, on standard output or error or in a file.
+//! A log channel: one JSON line per message, to standard output, standard error or a file.
 
 use std::{
     fs::OpenOptions,
@@ -53,7 +53,7 @@ impl LogSender {
     }
 }
 
-/// One `write` a line, so that lines of several processes do not mix.
+/// One `write` per line, so that lines of several processes do not mix.
 fn write_line(to: &LogTarget, line: &[u8]) -> io::Result<()> {
     match to {
         LogTarget::Stdout => io::stdout().lock().write_all(line),

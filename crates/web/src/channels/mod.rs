@@ -1,4 +1,4 @@
-//! Ways out to people, and the way in for machines: logs, webhooks, mail, Signal.
+//! Channels: logs, webhooks, mail and Signal, and inbound webhooks.
 
 mod allow;
 mod attachments;
@@ -16,7 +16,7 @@ pub use hmac::{sign, verify};
 pub use inbound::{InboundMessage, InboundWebhook, Refusal, WebhookFormat};
 pub use outlets::{ChannelLeftOut, ChannelRegistry};
 
-/// Whether standard output is free to be written to. A server that speaks through it has it taken.
+/// Whether standard output may be written. A stdio server uses it for its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StdoutUse {
     /// Nobody else writes to it.

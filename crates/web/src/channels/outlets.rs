@@ -1,4 +1,4 @@
-//! The channels of a session: each by its name, each with its list of who may be written to.
+//! The channels of a session, by name, each with its allowlist of recipients.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use crate::{client::GuardedClient, search::wire};
 /// The most characters of one message.
 const MAX_MESSAGE_CHARS: usize = 100_000;
 
-/// One way out.
+/// A channel.
 #[async_trait]
 pub(super) trait Channel: Send + Sync {
-    /// Why an address is none of this channel's, if it is none.
+    /// Why an address is invalid for this channel, if it is.
     fn invalid_address(&self, _address: &str) -> Option<String> {
         None
     }
@@ -55,10 +55,10 @@ struct RegisteredChannel {
 }
 
 impl ChannelRegistry {
-    /// The channels by their settings. Secrets come from the environment, through `variable`. What the
-    /// operator wrote is reached, even where it is private; nothing else is.
+    /// Opens the configured channels. Secrets come from the environment through `variable`. Configured addresses may
+    /// be private; nothing else is reachable.
     ///
-    /// A channel that cannot be used, because its secret is not set for example, is [left out](Self::left_out).
+    /// A channel that cannot be used, for example without its secret, is [left out](Self::left_out).
     pub fn open(settings: &[Settings], stdout: StdoutUse, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let (mut usable, mut left_out) = (Vec::new(), Vec::new());
         for channel in settings {
@@ -84,7 +84,7 @@ impl ChannelRegistry {
         &self.left_out
     }
 
-    /// Where files go for which nobody says where to: `signal:+15551234567`. A channel that is left out is nobody's home.
+    /// The default recipient of files: `signal:+15551234567`. A left-out channel cannot be the default.
     pub fn with_default_recipient(mut self, home: &str) -> Result<Self> {
         let home = ChannelAddress::parse(home)?;
         if self.left_out.iter().any(|it| it.name == home.channel) {

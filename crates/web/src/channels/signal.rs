@@ -79,7 +79,7 @@ fn recipient(address: &str) -> SignalRecipient<'_> {
     }
 }
 
-/// Pieces of at most so many characters, cut at the end of a paragraph, a line or a word where there is one.
+/// Splits text into chunks, preferably after a paragraph, a line or a word.
 fn split_message(text: &str, most: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text.trim();

@@ -1,4 +1,4 @@
-//! Webhooks out: a POST of JSON with a signature, tried again where that may help.
+//! Outbound webhooks: signed JSON POSTs with retries.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl WebhookSender {
     }
 
     async fn post(&self, call: &Call, body: &Value) -> Result<()> {
-        // The same id for every try, so that the other side can tell a repetition.
+        // The same id for every attempt, so that the receiver recognises repetitions.
         let id = format!("{}-{}", safe_header_value(&call.session.id), call.uuid);
         let mut request = HttpRequest::post_json(self.url.as_str(), body).header("X-Webhook-Id", id);
         if let Some(secret) = &self.secret {

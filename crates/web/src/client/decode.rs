@@ -1,4 +1,4 @@
-//! Bodies, unpacked up to a limit. A bomb stops at the limit; a second layer is not opened.
+//! Decompresses bodies up to a limit. A second layer of compression is not opened.
 
 use std::io::{self, Read};
 
@@ -8,7 +8,7 @@ use helve_contract::{Error, Result};
 /// What we say that we unpack.
 pub(super) const ACCEPT_ENCODING: &str = "gzip, deflate, br";
 
-/// Unpacks a body by its `Content-Encoding`. The flag says whether there was more than `most`.
+/// Decompresses a body by its `Content-Encoding`. The flag says whether it exceeds `most`.
 pub(super) fn decompress(body: Vec<u8>, encoding: &str, most: usize) -> Result<(Vec<u8>, bool)> {
     let layers: Vec<String> = encoding
         .split(',')
@@ -26,7 +26,7 @@ pub(super) fn decompress(body: Vec<u8>, encoding: &str, most: usize) -> Result<(
         "gzip" | "x-gzip" => read_up_to(MultiGzDecoder::new(&body[..]), &mut out, most),
         "br" => read_up_to(brotli_decompressor::Decompressor::new(&body[..], 4096), &mut out, most),
         "deflate" => read_up_to(ZlibDecoder::new(&body[..]), &mut out, most).or_else(|_| {
-            // Some servers leave the zlib wrapper out, against the standard and with success.
+            // Some servers omit the zlib wrapper, against the standard.
             out.clear();
             read_up_to(DeflateDecoder::new(&body[..]), &mut out, most)
         }),
@@ -37,7 +37,7 @@ pub(super) fn decompress(body: Vec<u8>, encoding: &str, most: usize) -> Result<(
     };
     match read {
         Ok(cut) => Ok((out, cut)),
-        // A body that was cut on the way, or tells nonsense after its end, is worth what came before.
+        // A truncated body, or one with trailing garbage, is still useful.
         Err(_) if !out.is_empty() => Ok((out, true)),
         Err(error) => {
             Err(Error::failed(format!("the answer says that it is packed with {layer}, and is not ({error})")))

@@ -1,22 +1,22 @@
-//! What is asked and what comes back.
+//! Requests and responses of the guarded client.
 
 use std::time::Duration;
 
 use helve_contract::ports::RedirectPolicy;
 use hyper::{HeaderMap, Method};
 
-/// How much and how long at most.
+/// Size and time limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
     /// Redirects that are followed.
     pub redirects: usize,
-    /// Bytes of the body, before and after it is unpacked. What is over is cut, and the response says so.
+    /// The body limit in bytes, before and after decompression. A larger body is truncated, and the response says so.
     pub body: usize,
-    /// From the question to the first byte of the answer, each hop.
+    /// The timeout to the first byte of the response, per hop.
     pub first_byte_timeout: Duration,
-    /// Between two pieces of a body.
+    /// The timeout between two chunks of a body.
     pub idle_timeout: Duration,
-    /// In all, with every hop.
+    /// The total timeout over all hops.
     pub total_timeout: Duration,
 }
 
@@ -39,7 +39,7 @@ pub struct HttpRequest {
     pub method: Method,
     /// Where, as it was written.
     pub url: String,
-    /// Headers. None but `Accept`, `Accept-Language` and `Content-Type` goes along to another origin.
+    /// Headers. Only `Accept`, `Accept-Language` and `Content-Type` are sent to another origin.
     pub headers: Vec<(String, String)>,
     /// What is sent.
     pub body: Vec<u8>,
@@ -62,7 +62,7 @@ impl HttpRequest {
         }
     }
 
-    /// Posts JSON to an address. A service that moved is not followed: its answer is the redirect.
+    /// Posts JSON to a URL. Does not follow redirects.
     pub fn post_json(url: impl Into<String>, json: &serde_json::Value) -> Self {
         let body = json.to_string().into_bytes();
         let request = Self { method: Method::POST, body, redirects: RedirectPolicy::Never, ..Self::get(url) };
@@ -91,17 +91,17 @@ impl HttpRequest {
 pub struct HttpResponse {
     /// The address that answered, after redirects.
     pub url: String,
-    /// Where a redirect leads that was not followed.
+    /// The target of a redirect that was not followed.
     pub moved_to: Option<String>,
     /// The status.
     pub status: u16,
-    /// Its words.
+    /// The reason phrase.
     pub reason: String,
     /// The headers.
     pub headers: HeaderMap,
     /// The body, unpacked.
     pub body: Vec<u8>,
-    /// Whether there was more of it.
+    /// Whether the body was truncated.
     pub truncated: bool,
     /// What else there is to say.
     pub notes: Vec<String>,

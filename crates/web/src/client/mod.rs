@@ -1,9 +1,9 @@
-//! The guarded client: one request, one connection to a judged address, one bounded answer.
+//! The guarded client: one request over one connection to a checked address, with a bounded response.
 //!
-//! - `message`: what is asked and what comes back.
-//! - `wire`: the connection, straight or by the operator's proxy.
-//! - `decode`: bodies, unpacked up to a limit.
-//! - `send`: the way from hop to hop.
+//! - `message`: requests and responses.
+//! - `wire`: the connection, direct or through the operator's proxy.
+//! - `decode`: decompression up to a limit.
+//! - `send`: redirects, hop by hop.
 
 mod decode;
 mod message;

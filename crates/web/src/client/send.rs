@@ -1,4 +1,4 @@
-//! The way of a request from hop to hop. Every hop is judged anew, and dials only what was judged.
+//! Sends a request hop by hop. Every hop is checked again and connects only to checked addresses.
 
 use std::time::Duration;
 
@@ -16,16 +16,14 @@ use tokio::time::timeout;
 use super::{HttpLimits, HttpRequest, HttpResponse, MaybeTlsStream, UpstreamProxy, decode, wire};
 use crate::guard::{AddressGuard, Target};
 
-/// Who we say we are.
 const USER_AGENT: &str = concat!("helve/", env!("CARGO_PKG_VERSION"), " (tool layer of an agent)");
 /// Headers of an answer: how many, and how many bytes.
 const MAX_HEADERS: usize = 200;
 const MAX_HEADER_BYTES: usize = 64 << 10;
-/// What goes along to another origin; everything else was meant for the first one.
+/// Headers sent to another origin; all others were meant for the first one.
 const PUBLIC_HEADERS: &[HeaderName] = &[header::ACCEPT, header::ACCEPT_LANGUAGE, header::CONTENT_TYPE];
 
-/// Sends requests that the guard lets through. It keeps nothing from one to the next: no cookies, no logins, no
-/// connections. Cheap to clone.
+/// Sends requests that the guard admits. It keeps no cookies, logins or connections. Cheap to clone.
 #[derive(Clone)]
 pub struct GuardedClient {
     guard: AddressGuard,
@@ -41,13 +39,13 @@ struct Hop {
 }
 
 impl GuardedClient {
-    /// A client that dials by itself what the guard admits.
+    /// A client that connects directly to what the guard admits.
     #[must_use]
     pub fn new(guard: AddressGuard) -> Self {
         Self { guard, proxy: None }
     }
 
-    /// Every request goes by this proxy. The guard judges it first.
+    /// Sends every request through this proxy. The guard checks it first.
     #[must_use]
     pub fn with_proxy(self, proxy: UpstreamProxy) -> Self {
         Self { proxy: Some(proxy), ..self }
@@ -58,7 +56,7 @@ impl GuardedClient {
         &self.guard
     }
 
-    /// Sends for a call, and stops when its caller gives up.
+    /// Sends for a call, and stops when it is cancelled.
     pub async fn send_for(&self, call: &Call, request: HttpRequest) -> Result<HttpResponse> {
         tokio::select! {
             biased;
@@ -73,7 +71,7 @@ impl GuardedClient {
         self.send_to(target, request).await
     }
 
-    /// Sends to a target that was taken already; the request's own address is not looked at.
+    /// Sends to a parsed target; ignores the request's own URL.
     pub async fn send_to(&self, target: Target, request: HttpRequest) -> Result<HttpResponse> {
         let hop =
             Hop { target, method: request.method, headers: headers(&request.headers)?, body: request.body.into() };
@@ -102,7 +100,7 @@ impl GuardedClient {
                 RedirectPolicy::SameHost => next.same_host(&hop.target),
                 RedirectPolicy::Never => false,
             };
-            // What was written for one origin is not handed to the next.
+            // A body for one origin is not sent to another.
             let foreign = !hop.body.is_empty() && !next.same_origin(&hop.target) && keeps_body(answer.status());
             if !goes_on || foreign {
                 let moved_to = Some(next.to_string());
@@ -129,7 +127,7 @@ impl GuardedClient {
                 .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|error| transport_error(host, &error))?;
-            // It ends with the answer, or when nobody reads the answer any more.
+            // The task ends with the response, or when its reader is dropped.
             tokio::spawn(connection);
             let request =
                 self.request(hop).map_err(|error| Error::failed(format!("{host} cannot be asked: {error}")))?;
@@ -141,7 +139,7 @@ impl GuardedClient {
 
     fn request(&self, hop: &Hop) -> hyper::http::Result<hyper::Request<Full<Bytes>>> {
         let url = hop.target.url();
-        // A proxy is told the whole address; inside of TLS it does not see it.
+        // A proxy gets the full URL; inside TLS it does not see it.
         let by_proxy = self.proxy.as_ref().filter(|_| !hop.target.is_https());
         let place = if by_proxy.is_some() { url.as_str() } else { &url[url::Position::BeforePath..] };
         let mut request = hyper::Request::builder().method(&hop.method).uri(place);
@@ -160,7 +158,7 @@ impl GuardedClient {
     }
 }
 
-/// The caller's headers; those that say how a message travels are ours.
+/// The caller's headers, except those that the transport sets.
 fn headers(given: &[(String, String)]) -> Result<HeaderMap> {
     let ours = [
         header::HOST,
@@ -203,7 +201,7 @@ fn keeps_body(status: StatusCode) -> bool {
     matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
 }
 
-/// The next hop. What is private to one origin stays there.
+/// The next hop. Data private to one origin stays there.
 fn next_hop(hop: Hop, target: Target, status: StatusCode) -> Hop {
     let Hop { target: from, mut method, mut headers, mut body } = hop;
     if !keeps_body(status) && method != Method::HEAD {

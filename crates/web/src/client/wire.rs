@@ -1,4 +1,4 @@
-//! The connection: to one of the judged addresses, or by the operator's proxy; with TLS where the address says so.
+//! Connections: to a checked address or through the operator's proxy, with TLS for https.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use crate::guard::{AdmittedTarget, Target};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// … and while there are others to try.
 const CONNECT_TIMEOUT_WITH_ALTERNATIVES: Duration = Duration::from_secs(4);
-/// A proxy that says more than this before it connects is none.
+/// The maximum size of a proxy's response head.
 const MAX_PROXY_HEAD_BYTES: usize = 16 << 10;
 
 /// The operator's proxy: every request goes by it.
@@ -79,7 +79,7 @@ impl UpstreamProxy {
     }
 }
 
-/// Reads a proxy's answer to its blank line, byte by byte: what follows belongs to somebody else.
+/// Reads a proxy's response head byte by byte: what follows belongs to the tunnel.
 async fn read_proxy_head(tcp: &mut TcpStream) -> io::Result<String> {
     let mut said = Vec::new();
     while !said.ends_with(b"\r\n\r\n") {
@@ -133,7 +133,7 @@ async fn tls_handshake(tcp: TcpStream, target: &Target) -> Result<MaybeTlsStream
     Ok(MaybeTlsStream::Secure(Box::new(stream)))
 }
 
-/// Why TLS was not spoken. A certificate is the usual reason, and what is wrong with it says what to do.
+/// The TLS error. Usually the certificate is the cause, and its details say what to do.
 fn tls_error_text(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>());
     let Some(rustls::Error::InvalidCertificate(fault)) = inner else { return error.to_string() };

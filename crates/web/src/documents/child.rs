@@ -1,4 +1,4 @@
-//! The child's side: take the document, parse it behind walls, answer.
+//! The parser child: reads the document, parses it in its sandbox, answers.
 
 use std::{io, panic, process, thread};
 
@@ -13,9 +13,10 @@ const STACK_BYTES: usize = 64 << 20;
 /// More than a parent ever sends.
 const MAX_INPUT_BYTES: u64 = 80 << 20;
 
-/// Becomes the parser of one document if this process was started to be one, and does not return then.
+/// Runs the parser of one document if this process was started as one, and then never returns.
 ///
-/// A program that makes a [`DocumentReader`](super::DocumentReader) calls this first thing in `main`, before it opens anything.
+/// A program that creates a [`DocumentReader`](super::DocumentReader) calls this first in `main`, before it opens
+/// anything.
 pub fn run_parser_if_requested() {
     if std::env::args_os().nth(1).is_some_and(|it| it == PARSER_ARG) {
         process::exit(i32::from(run().is_err()));
@@ -27,11 +28,11 @@ pub(super) type ParserOutput = (ParseResponse, Vec<u8>);
 
 fn run() -> io::Result<()> {
     walls::apply_rlimits()?;
-    // A parser that trips says so in its answer; the words of the panic are for nobody.
+    // A parser panic becomes an error in the answer; its message is not printed.
     panic::set_hook(Box::new(|_| {}));
     let all = wire::read_all(io::stdin().lock(), MAX_INPUT_BYTES)?;
     let parser = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        // A kernel without filters leaves the limits and the empty hands of this process; that still holds a parser.
+        // Without seccomp the resource limits still apply, and this process holds nothing of value.
         let _ = walls::install_seccomp();
         let (ask, bytes) = wire::split::<ParseRequest>(&all).ok_or_else(|| io::Error::other("not a question"))?;
         Ok::<_, io::Error>(parse(&ask, bytes))

@@ -1,7 +1,7 @@
-//! From characters at places on a page to lines of text.
+//! Converts positioned characters on a page to lines of text.
 //!
-//! Producers write a page in its reading order nearly always, columns and all, so that order is kept: what matters is
-//! where a space, a line or a paragraph ends. Only a page that is written from the bottom up is sorted.
+//! Producers nearly always write a page in reading order, including columns, so that order is kept. The code detects
+//! spaces, line ends and paragraphs. Only a page written from the bottom up is sorted.
 
 use std::collections::HashSet;
 
@@ -61,7 +61,7 @@ impl PageLayout {
         }
         let clean: String = text.chars().flat_map(normalize_char).collect();
         if clean.trim().is_empty() {
-            // A space that is drawn counts as a gap; the pen stays, so that gaps add up.
+            // A drawn space counts as a gap; the pen stays, so that gaps add up.
             if !clean.is_empty() && self.pen.is_some() {
                 self.space(" ");
             }
@@ -108,7 +108,7 @@ impl PageLayout {
         text
     }
 
-    /// Bold is sometimes faked by drawing a character twice.
+    /// Whether a character is not a repetition: bold is sometimes faked by drawing it twice.
     fn is_new(&mut self, mark: GlyphPosition, text: &str) -> bool {
         let Some(first) = text.chars().next() else { return false };
         let grid = mark.size * 0.1;

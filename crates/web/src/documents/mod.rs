@@ -1,7 +1,7 @@
-//! PDF files and pictures.
+//! PDF files and images.
 //!
-//! The bytes may be anybody's, and a parser may loop, allocate without end or overflow its stack. So it runs in a
-//! child process that has limits, no files, no network and nothing to steal; [`DocumentReader`] talks to it.
+//! The content is untrusted, and a parser may loop, allocate without end or overflow its stack. So it runs in a child
+//! process with limits and without files or network; [`DocumentReader`] communicates with it.
 
 mod child;
 mod layout;
@@ -21,7 +21,7 @@ pub(crate) fn fuzz_any(data: &[u8]) {
         assert!(rest.len() + 4 <= data.len());
     }
     _ = wire::split::<wire::ParseResponse>(data);
-    // The crates that read documents may trip; the child that they run in turns that into a refusal.
+    // Document parsers may panic; the child turns that into an error.
     _ = std::panic::catch_unwind(|| _ = picture::fit_for_model(data));
     _ = std::panic::catch_unwind(|| _ = pdf::text(data, None));
 }

@@ -80,7 +80,7 @@ fn page_text<'a>(page: &Page<'a>, pdf: &'a Pdf, cache: &InterpreterCache<'a>) ->
     scribe.0.text()
 }
 
-/// A device that draws nothing and notes which characters were drawn, and where.
+/// A drawing device that only records characters and their positions.
 #[derive(Default)]
 struct TextExtractor(PageLayout);
 

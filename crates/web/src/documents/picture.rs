@@ -1,4 +1,4 @@
-//! Pictures: checked by decoding them, and made smaller where a model would not take them.
+//! Images: validated by decoding, and downscaled for models.
 
 use std::io::Cursor;
 
@@ -19,7 +19,7 @@ const MAX_PIXELS: u64 = 100_000_000;
 /// What decoding may allocate.
 const MAX_DECODE_BYTES: u64 = 768 << 20;
 
-/// The picture, or a smaller one, or why there is none.
+/// The image, or a smaller one, or why there is none.
 pub(super) fn fit_for_model(bytes: &[u8]) -> Result<ParserOutput, String> {
     let format = sniff(bytes)?;
     let original = dimensions(bytes, format)?;
@@ -63,14 +63,14 @@ fn decode(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
     Ok(picture)
 }
 
-/// A few bytes can ask for gigabytes: a frame may be larger than its picture.
+/// Decoder limits: a few bytes can request gigabytes, because a frame may exceed its image.
 fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.max_alloc = Some(MAX_DECODE_BYTES);
     limits
 }
 
-/// Models take the first frame at best, so a moving picture is not passed on as it is.
+/// Whether an image is animated. Models read at most the first frame, so it is converted.
 fn is_animated(bytes: &[u8], format: ImageFormat) -> bool {
     match format {
         ImageFormat::Gif => frames(bytes).is_ok_and(|it| it.take(2).flatten().count() > 1),
@@ -85,10 +85,10 @@ fn frames(bytes: &[u8]) -> ImageResult<Frames<'_>> {
     Ok(decoder.into_frames())
 }
 
-/// A picture that fits: the sides first, then the encoding, then the sides again.
+/// An image that fits: the sides first, then the encoding, then the sides again.
 fn shrink(mut picture: DynamicImage, from: ImageFormat) -> Result<(DynamicImage, ImageFormat, Vec<u8>), String> {
     let mut longest = MAX_SIDE_PX;
-    // A photograph stays one; drawings, screens and anything with holes stay sharp while they are small enough.
+    // A photo stays a JPEG; drawings, screenshots and transparent images stay lossless while they are small enough.
     let sharp = picture.color().has_alpha() || matches!(from, ImageFormat::Png | ImageFormat::Gif);
     loop {
         if picture.width().max(picture.height()) > longest {
@@ -128,7 +128,7 @@ fn encode_jpeg(picture: &DynamicImage, quality: u8) -> Result<Vec<u8>, String> {
     Ok(made)
 }
 
-/// On white where it has holes: a JPEG has none.
+/// Composes transparent images on white for JPEG.
 fn on_white(picture: &DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return DynamicImage::ImageRgb8(picture.to_rgb8());

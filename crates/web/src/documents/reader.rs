@@ -1,4 +1,4 @@
-//! The parent's side: start a child, hand it the document, wait for its answer and no longer.
+//! The parent side: starts a child, sends the document, and waits for the answer with a timeout.
 
 use std::{
     ops::RangeInclusive,
@@ -31,7 +31,7 @@ const CHILD_TIMEOUT: Duration = Duration::from_secs(15);
 /// Children at the same time: each may need a gigabyte.
 const MAX_CHILDREN: usize = 3;
 
-/// Reads PDF files and pictures in child processes of limited means.
+/// Reads PDF files and images in restricted child processes.
 ///
 /// The child is this program again, so `main` calls [`run_parser_if_requested`](super::run_parser_if_requested) first.
 pub struct DocumentReader {
@@ -46,13 +46,13 @@ impl Default for DocumentReader {
 }
 
 impl DocumentReader {
-    /// A reader whose child is this very program, even if its file has been replaced since.
+    /// A reader whose child is this program, even if its file was replaced since.
     #[must_use]
     pub fn new() -> Self {
         Self::with_program("/proc/self/exe")
     }
 
-    /// A reader whose child is another program that has the stage.
+    /// A reader whose child is another program with the parser entry point.
     #[must_use]
     pub fn with_program(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), child_slots: Semaphore::new(MAX_CHILDREN) }
@@ -88,7 +88,7 @@ impl DocumentReader {
             let _turn = self.child_slots.acquire().await.context("no more documents are read")?;
             let mut child = self.start()?;
             let said = timeout(CHILD_TIMEOUT, exchange(&mut child, &ask, bytes)).await;
-            // Whatever it still does, nobody waits for it; this also takes it off the process table.
+            // Nothing waits for it any more; this also reaps the process.
             let _ = child.kill().await;
             Ok::<_, anyhow::Error>(said)
         };
@@ -129,7 +129,7 @@ async fn exchange(child: &mut Child, ask: &ParseRequest, bytes: &[u8]) -> anyhow
     let (mut to, from) = child.stdin.take().zip(child.stdout.take()).context("no pipes")?;
     let head = wire::encode_head(ask)?;
     let write = async move {
-        // A child that has died already tells more by its exit than a broken pipe does.
+        // The exit of a dead child tells more than a broken pipe.
         let _ = to.write_all(&head).await;
         let _ = to.write_all(bytes).await;
     };

@@ -1,15 +1,15 @@
-//! The limits a parsing child puts around itself before it looks at a single byte.
+//! The sandbox that a parser child applies to itself before it reads any input.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Address space: a picture of 100 megapixels and its smaller copy fit.
+/// Address space: an image of 100 megapixels and its smaller copy fit.
 const MAX_ADDRESS_SPACE: u64 = 1 << 30;
 /// Seconds of computing.
 const MAX_CPU_SECS: u64 = 10;
 
-/// Closes what was inherited, sets limits, and gives up the rights to gain rights.
+/// Closes inherited files, sets limits, and sets no-new-privileges.
 pub(super) fn apply_rlimits() -> io::Result<()> {
     close_inherited();
     let limits = [
@@ -21,7 +21,7 @@ pub(super) fn apply_rlimits() -> io::Result<()> {
         (Resource::Memlock, 0),
     ];
     for (resource, most) in limits {
-        // Whoever started us may have set a tighter one, which cannot be loosened.
+        // A tighter inherited limit cannot be raised.
         let most = getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
@@ -29,9 +29,9 @@ pub(super) fn apply_rlimits() -> io::Result<()> {
     Ok(())
 }
 
-/// Shuts the door to the rest of the system for this thread and those it starts: no files, sockets or programs.
+/// Installs a seccomp filter for this thread and its children: no files, sockets or programs.
 ///
-/// What is refused answers with an error and does not kill, so that a library that only wanted to look goes on.
+/// Refused calls return an error instead of killing, so that a library that only probes continues.
 pub(super) fn install_seccomp() -> io::Result<()> {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
@@ -103,8 +103,8 @@ pub(super) fn install_seccomp() -> io::Result<()> {
 /// Closes every descriptor but the three of the pipe, whoever left it open.
 #[allow(unsafe_code, reason = "closing a range of descriptors has no safe wrapper")]
 fn close_inherited() {
-    // SAFETY: this is the start of a process; nothing here owns a descriptor above 2. A kernel without the call says
-    // so and nothing is closed.
+    // SAFETY: this is the start of a process; nothing here owns a descriptor above 2. A kernel without the call
+    // returns an error and closes nothing.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
     }

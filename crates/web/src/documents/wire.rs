@@ -1,4 +1,4 @@
-//! What parent and child say to each other: a JSON head with its length before it, then bytes to the end.
+//! The protocol between parent and child: a length-prefixed JSON head, then bytes to the end.
 
 use std::io::{self, Read, Write};
 
@@ -16,7 +16,7 @@ pub(super) const MAX_HEAD_BYTES: usize = 32 << 20;
 pub(super) enum ParseRequest {
     /// The text of pages, first and last, counted from 1.
     Pdf { pages: Option<(u32, u32)> },
-    /// A picture that a model can take.
+    /// An image that a model can take.
     Picture,
     /// A page of the web as text; the page is UTF-8.
     Page { url: String, style: HtmlTextStyle, part: HtmlPart },
@@ -27,9 +27,9 @@ pub(super) enum ParseRequest {
 pub(super) enum ParseResponse {
     /// Number and text of each page.
     Pdf { pages: Vec<(u32, String)>, total: u32 },
-    /// The picture as it was sent is fine.
+    /// The image as it was sent is fine.
     Same { mime: String, size: (u32, u32) },
-    /// A new picture follows.
+    /// A new image follows.
     Made { mime: String, original: (u32, u32), shown: (u32, u32) },
     /// The page's text follows.
     Page { title: String, article: bool, notes: Vec<String> },

@@ -1,4 +1,4 @@
-//! What a body is. The header is believed unless the first bytes say that it cannot be.
+//! Classifies a body. The header is trusted unless the first bytes contradict it.
 
 /// What can be made of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

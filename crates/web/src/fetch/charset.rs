@@ -1,4 +1,4 @@
-//! Bytes to characters: a byte order mark, the header, what the page says of itself, and a guess, in this order.
+//! Decodes bytes: byte order mark, header, declaration in the page, then a guess.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
@@ -38,7 +38,7 @@ fn from_meta(bytes: &[u8]) -> Option<&'static Encoding> {
         head.split("<meta").skip(1).find_map(|it| attribute_value(it.split('>').next().unwrap_or(it), "charset"))
     })?;
     let found = Encoding::for_label(said.as_bytes())?;
-    // A page whose own words could be read is not in UTF-16, whatever it says.
+    // A page whose declaration was readable as ASCII is not UTF-16, whatever it declares.
     Some(if found == UTF_16LE || found == UTF_16BE { UTF_8 } else { found })
 }
 

@@ -1,4 +1,4 @@
-//! The way from an address to text.
+//! Fetches a URL and converts it to text.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::{
 
 /// The most pages of a PDF that are read at once.
 const MAX_PDF_PAGES: u32 = 20;
-/// How long a host may take to speak TLS before it is asked without, where the address was written so.
+/// The timeout for TLS before the fallback to plain HTTP, for an `http` URL.
 const HTTPS_FIRST_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(6);
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/markdown;q=0.9,application/pdf;q=0.9,application/json;q=0.9,text/*;q=0.8,*/*;q=0.5";
 
-/// Fetches pages: guarded, bounded, parsed in a limited child, kept for a quarter of an hour.
+/// Fetches pages: guarded, bounded, parsed in a restricted child, cached for 15 minutes.
 pub struct PageFetcher {
     client: GuardedClient,
     reader: Arc<DocumentReader>,
@@ -61,7 +61,7 @@ impl PageFetcher {
         Ok(page)
     }
 
-    /// Asks over TLS first where that is wanted; a host that does not speak it is asked as the address was written.
+    /// Tries TLS first if requested; a host without TLS gets the original URL.
     async fn get_https_first(
         &self,
         call: &Call,
@@ -74,7 +74,7 @@ impl PageFetcher {
         if let Some(secure) = secure {
             let limits = HttpLimits { first_byte_timeout: HTTPS_FIRST_TIMEOUT, ..limits };
             match self.send(call, secure, request(limits)).await {
-                // Only what keeps TLS from being spoken leads back; a refusal and a late page do not.
+                // Only a TLS failure leads to the fallback; a denial or a late page does not.
                 Err(Error::Failed(_)) => {}
                 other => return Ok((other?, None)),
             }
@@ -154,7 +154,7 @@ impl PageFetcher {
         let (text, charset) = decode(bytes, header);
         page.notes.extend(charset.map(|it| format!("read as {it}")));
         let style = if wanted.format == PageFormat::Text { HtmlTextStyle::Text } else { HtmlTextStyle::Markdown };
-        // A page that says that something is wrong has no article.
+        // An error page has no article.
         let whole = wanted.scope == PageScope::Whole || !(200..300).contains(&page.status);
         let part = if whole { HtmlPart::Whole } else { HtmlPart::Main };
         let read = self.reader.page(call, &text, &page.url, style, part).await?;

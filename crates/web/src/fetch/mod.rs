@@ -1,8 +1,8 @@
-//! Pages: from an address to text that a model can read.
+//! Pages: from a URL to text for a model.
 //!
 //! - `body`: what a body is, by its header and its first bytes.
 //! - `charset`: bytes to characters.
-//! - `visible`: characters that nobody sees are taken out.
+//! - `visible`: removes invisible characters.
 //! - `fetcher`: the way from the address to the text.
 
 mod body;

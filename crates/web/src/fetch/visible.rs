@@ -1,4 +1,4 @@
-//! Text of strangers, without what nobody sees: such characters carry words to a model past the eyes of people.
+//! Removes invisible characters from untrusted text: they carry text to a model that people do not see.
 
 use helve_contract::{Invisible, InvisibleScan};
 
@@ -12,9 +12,9 @@ pub(super) fn strip_invisible(text: String) -> (String, usize) {
     for it in text.chars() {
         match (scan.next(it), it) {
             (_, '\r' | '\u{feff}') => continue,
-            // A soft hyphen and the marks of direction are used by typesetters, and say nothing.
+            // Typesetters use soft hyphens and direction marks; they carry no meaning.
             (Some(Invisible::Mark), _) => continue,
-            // So is a place where a line may end, in scripts without blanks.
+            // Scripts without spaces use it as a line break opportunity.
             (_, '\u{200b}') if !before.is_ascii() => continue,
             (None, '\n' | '\t') => {}
             (found, it) if found.is_some() || it.is_control() => {

@@ -1,4 +1,4 @@
-//! What the operator opened: hosts, hosts with a port, addresses and blocks of addresses.
+//! The operator's allowlist: hosts, hosts with a port, addresses and blocks.
 
 use std::net::IpAddr;
 

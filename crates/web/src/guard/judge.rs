@@ -1,4 +1,4 @@
-//! The guard: an address goes in, the places that may be dialled come out, or the rule that forbids it.
+//! The address guard: returns the addresses that may be connected to, or the rule that forbids them.
 
 use std::{
     io,
@@ -14,12 +14,12 @@ use super::{Resolver, SystemResolver, Target, allow::AllowEntry, non_public_reas
 
 /// How long a name may take to be found.
 const DNS_TIMEOUT: Duration = Duration::from_secs(10);
-/// More addresses than this are no answer of an honest server.
+/// More addresses than any honest server returns.
 const MAX_ADDRESSES: usize = 256;
 /// Names that never mean the public internet, with what is beneath them.
 const LOCAL_NAMES: &[&str] =
     &["localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa", "ip6-localhost", "ip6-loopback"];
-/// Ports of services that answer to words they do not understand, as browsers refuse them too.
+/// Ports of services that tolerate garbage, which browsers block too.
 const BLOCKED_PORTS: &[u16] = &[
     1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
     111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 179, 389, 427, 445, 465, 512, 513, 514, 515, 526, 530,
@@ -33,7 +33,7 @@ const BLOCKED_PORTS: &[u16] = &[
 pub struct AddressGuard {
     allow: Arc<[AllowEntry]>,
     reach: ReachPolicy,
-    /// Whether the hosts come from the settings or from the program, and not from a model.
+    /// Whether the hosts come from the settings or the program, not from a model.
     has_configured_hosts: bool,
     resolver: Arc<dyn Resolver>,
 }
@@ -47,7 +47,7 @@ enum ReachPolicy {
     ListedOnly,
 }
 
-/// A target whose every address was judged. Only these may be dialled.
+/// A target whose addresses were all checked. Only these may be connected to.
 #[derive(Clone, Debug)]
 pub struct AdmittedTarget {
     /// Where it goes.
@@ -68,27 +68,27 @@ impl Default for AddressGuard {
 }
 
 impl AddressGuard {
-    /// A guard that lets through the public internet and nothing else.
+    /// A guard that admits only the public internet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens what the operator lists: `host`, `host:port`, `*.host`, an address, a block such as `10.0.0.0/8`. What is
-    /// listed may lie in a private network.
+    /// Admits what the operator lists: `host`, `host:port`, `*.host`, an address, a block such as `10.0.0.0/8`.
+    /// Listed hosts may be private.
     pub fn with_allowlist<T: AsRef<str>>(self, entries: impl IntoIterator<Item = T>) -> Result<Self, String> {
         let more = entries.into_iter().map(|it| AllowEntry::parse(it.as_ref())).collect::<Result<Vec<_>, _>>()?;
         let allow = self.allow.iter().cloned().chain(more).collect();
         Ok(Self { allow, ..self })
     }
 
-    /// Nothing but what is listed may be reached.
+    /// Admits only listed hosts.
     #[must_use]
     pub fn listed_only(self) -> Self {
         Self { reach: ReachPolicy::ListedOnly, has_configured_hosts: true, ..self }
     }
 
-    /// The hosts that it judges are those of a configured service: an error does not ask the model to spell them.
+    /// For a configured service: errors do not ask the model to check the spelling.
     #[must_use]
     pub fn for_service(self) -> Self {
         Self { has_configured_hosts: true, ..self }
@@ -100,7 +100,7 @@ impl AddressGuard {
         Self { resolver, ..self }
     }
 
-    /// Looks the target up, once, and judges every address it has. One that is forbidden forbids the whole.
+    /// Resolves the target once and checks every address. One forbidden address forbids the target.
     pub async fn admit(&self, target: Target) -> Result<AdmittedTarget> {
         self.check_name(&target)?;
         let addresses = self.look_up(&target).await?;
@@ -110,7 +110,7 @@ impl AddressGuard {
         Ok(AdmittedTarget { target, addresses })
     }
 
-    /// Judges a target that another program will dial: its name, and its addresses as far as they are known here.
+    /// Checks a target that a proxy will connect to: its name, and its addresses as far as they resolve here.
     pub async fn check_for_proxy(&self, target: &Target) -> Result<()> {
         self.check_name(target)?;
         for address in self.look_up(target).await.unwrap_or_default() {
@@ -119,8 +119,8 @@ impl AddressGuard {
         Ok(())
     }
 
-    /// Why a name has no address. Without a network every name is unknown, so that is checked first; and a name that the
-    /// operator wrote is not the model's to spell.
+    /// The error for an unknown name. Without a network every name is unknown, so that is checked first. A configured
+    /// name is not the model's to correct.
     fn not_found(&self, host: &str, error: &io::Error) -> Error {
         let what = format!("{host} was not reached: its name could not be resolved ({error})");
         Error::failed(if !self.resolver.has_route() {

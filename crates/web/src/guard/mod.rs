@@ -1,4 +1,4 @@
-//! The guard: which addresses may be reached. Every request that leaves for the web passes it, at every hop.
+//! The guard: which addresses may be reached. Every web request passes it at every hop.
 //!
 //! - `target`: an address as it was written, taken strictly.
 //! - `allow`: what the operator opened.

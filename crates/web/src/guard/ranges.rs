@@ -70,7 +70,7 @@ pub fn non_public_reason(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// What no block says: nothing outside 2000::/3 is handed out, and a tunnel's address has an IPv4 one inside.
+/// Other refused addresses: everything outside 2000::/3, and tunnels that contain an IPv4 address.
 fn unusual_ipv6_reason(address: Ipv6Addr) -> Option<&'static str> {
     let parts = address.segments();
     if parts[0] & 0xe000 != 0x2000 {

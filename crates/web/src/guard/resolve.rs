@@ -1,4 +1,4 @@
-//! Names to addresses. The guard asks once for each hop and uses what it was told, so no second answer matters.
+//! Name resolution. The guard resolves once per hop and uses that result, so no second answer matters.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ impl Resolver for SystemResolver {
     }
 
     fn has_route(&self) -> bool {
-        // A datagram socket that is connected asks the system for a route and sends nothing.
+        // Connecting a UDP socket only looks up a route and sends nothing.
         let has = |from: &str, to: &str| UdpSocket::bind(from).and_then(|socket| socket.connect(to)).is_ok();
         has("0.0.0.0:0", "1.1.1.1:53") || has("[::]:0", "[2606:4700:4700::1111]:53")
     }

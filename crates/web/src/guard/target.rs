@@ -1,5 +1,4 @@
-//! An address as somebody wrote it, taken strictly: what has two readings is refused, so that the one that is judged
-//! and the one that is dialled are the same.
+//! Strict parsing of URLs: ambiguous ones are refused, so that the checked and the connected address are the same.
 
 use std::{fmt, net::IpAddr};
 
@@ -74,7 +73,7 @@ impl Target {
         Ok(Self { url, host, port })
     }
 
-    /// The parser mends odd spellings of numbers and letters; what it mended had two readings.
+    /// The URL parser normalises odd spellings; a changed spelling was ambiguous.
     fn check_canonical(&self, text: &str, authority: &str) -> Result<()> {
         let (host, port) = split_port(authority);
         if port.is_some_and(|port| port.is_empty() || port.len() > 5 || !port.bytes().all(|it| it.is_ascii_digit())) {

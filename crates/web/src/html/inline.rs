@@ -1,4 +1,4 @@
-//! What stands inside a line: words, emphasis, code, links, pictures.
+//! What stands inside a line: words, emphasis, code, links, images.
 
 use dom_query::NodeRef;
 

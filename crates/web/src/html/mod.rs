@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum HtmlTextStyle {
     /// Markdown.
     Markdown,
-    /// Text for reading: links as `text (address)`, pictures as `[Image: …]`.
+    /// Text for reading: links as `text (address)`, images as `[Image: …]`.
     Text,
 }
 

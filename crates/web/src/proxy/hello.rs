@@ -1,4 +1,4 @@
-//! The first message of a TLS client, as far as the name in it: which server it wants.
+//! Parses the server name in a TLS client hello.
 
 /// What is known of a client's first message.
 #[derive(Debug, PartialEq, Eq)]

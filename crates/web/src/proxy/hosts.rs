@@ -35,7 +35,8 @@ impl HostAllowlist {
         })
     }
 
-    /// The entries that are addresses. The operator wrote them, so they may be private; names may not lead there.
+    /// The entries that are addresses. They are configured, so they may be private; names must not resolve to private
+    /// addresses.
     pub(super) fn addresses(&self) -> Vec<String> {
         let shown = |entry: &HostEntry| match (entry.port, entry.name.contains(':')) {
             (Some(port), true) => format!("[{}]:{port}", entry.name),

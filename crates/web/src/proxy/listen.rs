@@ -45,7 +45,7 @@ impl Drop for ProxyListener {
     }
 }
 
-/// Listens on a socket in a new folder that only this user can open, beneath the system's temporary one.
+/// Listens on a socket in a new directory that only this user can open, beneath the system's temporary one.
 pub fn listen_in_private_dir(gateway: ProxyGateway) -> io::Result<ProxyListener> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let base = std::env::temp_dir();
@@ -69,7 +69,8 @@ pub fn listen_in_private_dir(gateway: ProxyGateway) -> io::Result<ProxyListener>
     Err(io::Error::other("no name for a private folder is free"))
 }
 
-/// Listens on a new socket in a folder of ours. A thread of its own serves it, so that a busy session does not stop it.
+/// Listens on a new socket in a private directory. A separate thread serves it, so that a busy session does not block
+/// it.
 pub fn listen(gateway: ProxyGateway, socket: &Path) -> io::Result<ProxyListener> {
     if socket.symlink_metadata().is_ok() {
         fs::remove_file(socket)?;

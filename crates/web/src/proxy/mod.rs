@@ -1,10 +1,10 @@
-//! The way out for commands that may reach some hosts: a proxy on a socket of this machine.
+//! The proxy for commands that may reach some hosts, on a local socket.
 //!
-//! A command in the sandbox has a network of its own with nothing in it. What it sends to the proxy comes here, where
-//! the host is looked for on the operator's list, looked up once, judged by the guard, and dialled at the judged address.
+//! A command in the sandbox has an empty network namespace. Its proxy requests arrive here: the host is matched
+//! against the operator's list, resolved once, checked by the guard, and connected at the checked address.
 //!
 //! - `hosts`: the list.
-//! - `hello`: the name that a TLS client asks for, which must be the one the proxy was told.
+//! - `hello`: the server name of a TLS client, which must match the tunnel's target.
 //! - `serve`: requests, one by one.
 //! - `listen`: the socket.
 

@@ -1,4 +1,4 @@
-//! Requests to the proxy: `CONNECT` for TLS, whole addresses for plain HTTP, and a clear no for everything else.
+//! Proxy requests: `CONNECT` for TLS, absolute URLs for plain HTTP; everything else is refused.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -53,8 +53,8 @@ pub struct ProxyGateway {
 struct ProxyRefusal(StatusCode, String);
 
 impl ProxyGateway {
-    /// A gateway to these hosts. Names that lead into this machine or its network are refused, listed or not; an
-    /// address that is listed itself is not.
+    /// A gateway to these hosts. Names that resolve to this machine or its network are refused even if listed; listed
+    /// addresses are not.
     pub fn new(hosts: HostAllowlist, guard: AddressGuard) -> Result<Self, String> {
         let guard = guard.with_allowlist(hosts.addresses())?;
         Ok(Self { hosts: Arc::new(hosts), guard })
@@ -68,7 +68,7 @@ impl ProxyGateway {
         });
         let mut builder = server::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(CONNECT_TIMEOUT).max_headers(200).max_buf_size(64 << 10);
-        // A client that breaks off or speaks nonsense has lost its connection, and that is all.
+        // A failing client only loses its own connection.
         _ = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
     }
 
@@ -82,7 +82,7 @@ impl ProxyGateway {
         })
     }
 
-    /// Opens a tunnel. What goes through it must be TLS, to the server that was named.
+    /// Opens a tunnel. It must carry TLS to the named server.
     async fn connect(&self, request: Request<Incoming>) -> Result<ProxyResponse, ProxyRefusal> {
         let place =
             request.uri().authority().filter(|_| request.uri().path().is_empty() || request.uri().path() == "/");
@@ -185,7 +185,7 @@ async fn dial(admitted: &AdmittedTarget) -> Result<TcpStream, ProxyRefusal> {
     Err(ProxyRefusal(StatusCode::BAD_GATEWAY, format!("{host} could not be reached: {last}")))
 }
 
-/// Carries bytes both ways, once the client has asked for the server that the tunnel was made to.
+/// Copies bytes both ways after the client hello has named the tunnel's server.
 async fn tunnel<S: AsyncRead + AsyncWrite + Unpin>(
     mut client: S,
     tcp: &mut TcpStream,

@@ -1,4 +1,4 @@
-//! Results are data from strangers: entities are resolved, what nobody can see is dropped, all of it is bounded.
+//! Cleans untrusted results: decodes entities, removes invisible characters, bounds sizes.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What a provider's refusal means, and what to do next.
+//! Maps a provider's refusal to an error with the next step.
 
 use helve_contract::{Error, Result};
 
@@ -14,7 +14,7 @@ use crate::client::HttpResponse;
 pub(super) fn check_response(search: &SearchClient, answer: &HttpResponse) -> Result<()> {
     let who = search.provider.title();
     let said = match answer.status {
-        // A page that wants to see a person comes as a success, too.
+        // A challenge page also has a success status.
         200..300 if search.provider == SearchProvider::DuckDuckGo => {
             let page = String::from_utf8_lossy(&answer.body);
             if answer.status != 202 && !is_challenge(&page) {

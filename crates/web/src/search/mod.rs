@@ -1,7 +1,7 @@
-//! Searches: what is asked of a provider, and what its answer means.
+//! Searches: requests to providers and their answers.
 //!
-//! A provider is two functions: one makes the request, one reads the answer. All that is the same for all of them
-//! (who may be asked, what a refusal means, which results are kept) is in [`SearchClient`].
+//! A provider consists of two functions: one builds the request, one parses the answer. [`SearchClient`] contains the
+//! common part: access, errors and filtering.
 
 mod brave;
 mod clean;

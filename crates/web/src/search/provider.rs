@@ -198,7 +198,7 @@ impl SearchClient {
     /// Searches.
     pub async fn search(&self, call: &Call, query: &WebQuery) -> Result<WebResults> {
         let (asked, domains) = validate_query(query)?;
-        // Some of the results may be of other domains, whatever the provider promises.
+        // Some providers return results of other domains despite the filter.
         let spare = if domains.is_empty() { asked.count } else { asked.count.saturating_mul(2) };
         let count = spare.min(self.provider.max_results()).max(1);
         let asked_of = SearchRequest { query: &asked, domains: &domains, count, now: call.now() };

@@ -116,7 +116,7 @@ fn a_picture_comes_as_one() {
     let media = page.media.unwrap();
     assert_eq!((media.mime.as_str(), media.bytes, page.text.as_str()), ("image/png", file, ""));
     assert_eq!(page.notes, ["a picture of 8 × 5 pixels"]);
-    // What only says that it is a picture is none.
+    // What only says that it is an image is none.
     let (port, _) = serve(|_| answer("200 OK\r\nContent-Type: image/png", b"\x89PNG\r\n\x1a\nno"));
     let said = wait(web(port).fetch(&call(), &FetchRequest::new(format!("http://127.0.0.1:{port}/"))));
     assert!(said.is_err(), "{said:?}");

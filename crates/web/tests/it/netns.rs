@@ -1,5 +1,5 @@
-//! A small internet in a network namespace: public addresses that answer, inner ones that are traps, and a name server
-//! that lies. Nothing may step into a trap, and what is public must be reached.
+//! A small internet in a network namespace: public addresses that answer, private ones that are traps, and a lying
+//! name server. No trap may be reached, and every public address must be.
 
 use std::{
     io::{Read, Write},

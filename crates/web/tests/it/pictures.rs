@@ -1,4 +1,4 @@
-//! Pictures, made here.
+//! images, made here.
 
 use std::io::Cursor;
 

@@ -1,4 +1,4 @@
-//! A message as mail servers read it. Words go in encoded, so that none of them can become a header.
+//! Composes mail messages. Text is encoded, so that it cannot become a header.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helve_contract::{
@@ -28,7 +28,7 @@ impl Mailbox {
         }
     }
 
-    /// Reads an address by itself: one `@`, and nothing that means something to a server.
+    /// Parses a bare address: one `@` and no characters with a meaning in SMTP.
     pub(super) fn parse_address(text: &str) -> Option<Self> {
         let (local, domain) = text.split_once('@')?;
         let is_local = |it: u8| it.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~.".contains(&it);
@@ -126,7 +126,7 @@ fn base64_lines(bytes: &[u8]) -> String {
     pieces.join("\r\n")
 }
 
-/// A text in a header: as it is where that is safe, encoded where it is not. In a name more letters have a meaning.
+/// Encodes header text if needed. Names have more special characters.
 fn encode_header_text(text: &str, name: bool) -> String {
     let safe = |it: char| it == ' ' || (it.is_ascii_graphic() && !(name && "()<>[]:;@\\,.\"".contains(it)));
     if text.chars().all(safe) && !text.contains("=?") {

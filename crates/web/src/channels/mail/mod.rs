@@ -1,4 +1,4 @@
-//! Mail: a message is composed, and handed to the operator's own server.
+//! Mail: composes a message and sends it to the operator's server.
 
 mod compose;
 mod smtp;

@@ -1,4 +1,4 @@
-//! SMTP, as much of it as handing over one message takes.
+//! A minimal SMTP client that delivers one message.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -70,7 +70,7 @@ impl SmtpServer {
         Error::failed(format!("nothing was sent: the mail server {} {said}", self.host))
     }
 
-    /// The operator chose the server; it may be in the own network.
+    /// The operator chose the server, so it may have a private address.
     async fn session(&self, from: &str, to: &str, message: &str) -> Result<(), SmtpError> {
         let tcp = timeout(REPLY_TIMEOUT, TcpStream::connect((self.host.as_str(), self.port)))
             .await
@@ -142,7 +142,7 @@ impl SmtpServer {
         body.push_str(if body.ends_with("\r\n") { ".\r\n" } else { "\r\n.\r\n" });
         line.write(body.as_bytes()).await?;
         line.expect("the message", 250).await?;
-        // It is theirs now, whatever they say to this.
+        // The message is accepted, whatever this returns.
         _ = line.command("QUIT", "the end", 221).await;
         Ok(())
     }
@@ -173,7 +173,7 @@ struct SmtpReply {
     lines: Vec<String>,
 }
 
-/// A conversation in lines.
+/// A session in lines.
 struct SmtpConnection<S> {
     stream: BufReader<S>,
 }
@@ -183,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> SmtpConnection<S> {
         Self { stream: BufReader::new(stream) }
     }
 
-    /// The stream beneath, if nothing was said that nobody read: what comes before TLS must not count after it.
+    /// The inner stream, if nothing is unread: data before TLS must not count after it.
     fn into_stream(self) -> Result<S, SmtpError> {
         if self.stream.buffer().is_empty() {
             Ok(self.stream.into_inner())
