@@ -1,8 +1,8 @@
-//! Tools from outside: programs that speak JSON lines on their standard input and output, in any language, and
-//! WebAssembly modules ([`wasm`]).
+//! External tools: programs in any language that exchange JSON lines on standard input and output, and WebAssembly
+//! modules ([`wasm`]).
 //!
-//! A plugin is started once, in the session's sandbox, and kept alive. It tells its tools, and each becomes an
-//! [`Entry`] like any built-in: checked, gated, bounded and recorded by the engine.
+//! A plugin is started once in the session's sandbox and kept alive. It describes its tools, and each becomes an
+//! [`Entry`] like a built-in tool: checked, gated, bounded and recorded by the engine.
 
 mod lines;
 mod plugin;
@@ -26,22 +26,22 @@ use crate::plugin::Plugin;
 pub struct PluginConfig {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Where it starts.
+    /// Its working directory.
     pub dir: SafePath,
-    /// What it may reach.
+    /// The roots that it may access.
     pub roots: Vec<SafePath>,
-    /// What is in its environment beside the usual.
+    /// Additional environment variables.
     pub env: EnvVars,
-    /// How long it may take to tell its tools.
+    /// The timeout until its tools are known.
     pub start_timeout: Duration,
-    /// How long one call may take.
+    /// The timeout of one call.
     pub call_timeout: Duration,
-    /// What its tools can do to the world, as far as anybody knows.
+    /// The effects of its tools.
     pub effects: Effects,
 }
 
 impl PluginConfig {
-    /// A program with the usual limits, and the effects of a tool that nobody vouches for.
+    /// A program with default limits and the effects of an untrusted tool.
     pub fn new(argv: Vec<String>, dir: SafePath, roots: Vec<SafePath>) -> Self {
         Self {
             argv,
@@ -55,15 +55,15 @@ impl PluginConfig {
     }
 }
 
-/// How many tools one plugin may bring; a model that is shown more finds none of them.
+/// The maximum number of tools per plugin: a model finds none among too many.
 const MAX_TOOLS: usize = 128;
 
-/// Takes what a plugin writes to its standard error, and which of its tools are left out.
+/// Receives a plugin's standard error, and which of its tools are left out.
 pub type StderrLog = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Starts a plugin and returns its tools. The program lives as long as one of them does.
+/// Starts a plugin and returns its tools. The program lives as long as one of them.
 ///
-/// A tool with a name or a schema that cannot be used is left out, and `log` is told why.
+/// A tool with an invalid name or schema is left out, and `log` gets the reason.
 pub async fn start(settings: PluginConfig, host: Arc<dyn Host>, log: StderrLog) -> Result<Vec<Entry>> {
     let (timeout, effects) = (settings.call_timeout, settings.effects);
     let (plugin, mut tools) = Plugin::start(settings, host, log.clone()).await?;
@@ -100,12 +100,12 @@ pub async fn start(settings: PluginConfig, host: Arc<dyn Host>, log: StderrLog) 
             output_schema: None,
             effects,
             tier: None,
-            // The plugin keeps the clock itself, so that a call that runs out of time also restarts the program.
+            // The plugin has its own timeout, because a timed-out call also restarts the program.
             timeout: timeout.saturating_add(Duration::from_secs(5)),
             needs: PortSet::NONE,
             profile: None,
             access: None,
-            // A plugin does not say what its tools destroy, so clients are told the graver.
+            // A plugin does not declare destructive tools, so clients get the more dangerous hint.
             annotations: Some(Annotations { destructive_hint: !effects.is_read_only(), ..effects.annotations() }),
         };
         let stranger = format!("the plugin tool {name}");
@@ -119,7 +119,7 @@ pub async fn start(settings: PluginConfig, host: Arc<dyn Host>, log: StderrLog) 
     Ok(entries)
 }
 
-/// A description is a stranger's text: bounded, and without characters that are not seen.
+/// A description is untrusted text: bounded, and without invisible characters.
 fn clean_description(text: &str) -> String {
     text.chars()
         .filter(|it| *it == '\n' || !(it.is_control() || helve_contract::invisible(*it).is_some()))

@@ -1,4 +1,4 @@
-//! Lines out of pieces: a plugin writes as it likes, we read whole lines of a bounded length.
+//! Splits a plugin's output into lines of bounded length.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,12 @@ pub(crate) struct LineBuffer {
     skipping: bool,
 }
 
-/// A line was longer than [`LONGEST`].
+/// A line above the length limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LineTooLong;
 
 impl LineBuffer {
-    /// Takes a piece. A line that is too long is dropped and told once.
+    /// Adds a chunk. A line above the limit is dropped and reported once.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), LineTooLong> {
         let mut result = Ok(());
         while let Some(end) = memchr::memchr(b'\n', bytes) {

@@ -1,4 +1,4 @@
-//! A plugin that runs: started, asked for its tools, called one call at a time, started again when it died.
+//! A running plugin: start, handshake, sequential calls and restarts.
 
 use std::{
     fs,
@@ -21,11 +21,11 @@ use crate::{
     protocol::{self, CallLine, HandshakeLine, PluginTool, ProtocolForm},
 };
 
-/// How long a silent plugin is given before the other greeting is tried.
+/// How long a silent plugin gets before the other handshake is tried.
 const HANDSHAKE_FALLBACK_DELAY: Duration = Duration::from_secs(2);
 /// The longest wait between two starts.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// How long a call waits for a restart. It is refused when the restart comes later.
+/// How long a call waits for a restart. A later restart refuses the call.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 /// How much of standard error is kept for an error message.
 const STDERR_TAIL_BYTES: usize = 2048;
@@ -93,7 +93,7 @@ impl Plugin {
                 state.failures = 0;
                 Ok(reply)
             }
-            // An answer that comes later would be taken for the next call's: the program is ended with the call.
+            // A late answer would be taken for the next call's, so the program is ended with the call.
             Err(lost) => {
                 let words = state.running.take().map(|it| it.stderr_tail).unwrap_or_default();
                 if !matches!(lost, PluginCallError::Cancelled) {
@@ -106,7 +106,7 @@ impl Plugin {
         }
     }
 
-    /// Starts the program again, if it is not running. A call waits for a restart that is due soon.
+    /// Restarts the program if it is not running. A call waits for a restart that is due soon.
     async fn restart(&self, state: &mut PluginState, call: &Call) -> Result<()> {
         if state.running.is_some() {
             return Ok(());
@@ -140,7 +140,7 @@ impl Plugin {
     }
 }
 
-/// The content of each file that a plugin is made of: whoever replaces one while the plugin runs changes nothing.
+/// Hashes the files of a plugin: a replaced file changes nothing while the plugin runs.
 async fn hash_files(settings: &PluginConfig) -> Vec<ContentHash> {
     let argv = settings.argv.clone();
     let read = move || {
@@ -241,7 +241,7 @@ impl PluginProcess {
     }
 
     async fn exchange(&mut self, message: &Value, id: &str, log: &StderrLog) -> Result<Reply, PluginCallError> {
-        // What came unasked belongs to no call.
+        // Unrequested output belongs to no call.
         while self.lines.next().is_some() {}
         self.send(message).await.map_err(|_| PluginCallError::Exited(-1))?;
         loop {

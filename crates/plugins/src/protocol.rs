@@ -1,7 +1,7 @@
-//! The words of the protocol: `init`, `describe`, `call`, `result`, in every form that plugins in the wild speak.
+//! The plugin protocol: `init`, `describe`, `call` and `result`, in every variant that plugins use.
 //!
-//! The published text says `init` with many tools; the published examples answer only `describe` with one, and leave
-//! the call's id out of a result. Both are spoken, told apart by the first answer.
+//! The published text defines `init` with many tools; the published examples answer only `describe` with one, and
+//! omit the call's id in a result. Both are supported; the first answer decides.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use helve_contract::{Media, Reply};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// Images in one result.
 const MAX_IMAGES: usize = 20;
 
-/// How a plugin talks, as its first answer showed.
+/// The protocol variant, detected from the first answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolForm {
     /// `init`: many tools, calls carry the tool's name.
@@ -88,13 +88,13 @@ fn told(tool: &Value) -> Result<PluginTool, String> {
 pub(crate) enum CallLine {
     /// The result of the call, or of one without an id.
     Result(Box<Reply>),
-    /// The result of a call that nobody waits for any more.
+    /// The result of a cancelled call.
     Stale,
     /// Not a result.
     Ignored,
 }
 
-/// Reads an answer to the call `id`. Fields that are empty may be missing: some encoders leave them out.
+/// Parses an answer to the call `id`. Empty fields may be missing: some encoders omit them.
 pub(crate) fn parse_result(form: ProtocolForm, line: &[u8], id: &str) -> CallLine {
     let Ok(Value::Object(message)) = serde_json::from_slice::<Value>(line) else { return CallLine::Ignored };
     let its_id = message.get("call_id").and_then(Value::as_str).filter(|it| !it.is_empty());

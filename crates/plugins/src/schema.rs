@@ -1,4 +1,4 @@
-//! Names and schemas of tools that a program or a module brings: what is taken, and what leaves a tool out.
+//! Checks names and schemas of external tools.
 
 use serde_json::{Value, json};
 

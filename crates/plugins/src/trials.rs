@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+//! Properties that hold for any bytes. Tests check some, fuzzers many.
 
 use crate::{
     protocol::{CallLine, HandshakeLine, ProtocolForm, parse_handshake, parse_result},

@@ -1,6 +1,6 @@
-//! From a module's thread to the host: the module waits, the call's own task does the work.
+//! The bridge from a module's thread to the host: the module waits while the call's task does the work.
 //!
-//! Whoever drops the task's end has the last word: nothing that the module asks for later is done.
+//! After the task's end is dropped, no further request of the module runs.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct HostBridge {
     jobs: mpsc::Sender<HostJob>,
 }
 
-/// Nobody waits for this call any more.
+/// The call was dropped.
 #[derive(Debug)]
 pub(super) struct CallAbandoned;
 
@@ -28,7 +28,7 @@ impl HostBridge {
         (Self { host, jobs }, asked)
     }
 
-    /// Has something done by the host, and waits for it. Only from a thread that may block.
+    /// Runs work on the host and waits for it. Only from a thread that may block.
     pub(super) fn run<T, F>(&self, work: impl FnOnce(Arc<dyn Host>) -> F) -> Result<T, CallAbandoned>
     where
         T: Send + 'static,

@@ -1,4 +1,4 @@
-//! Between a component and the functions it is given: arguments and results, as the canonical ABI lays them out.
+//! Host functions of components: arguments and results in the canonical ABI.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,7 +10,7 @@ use super::{
     wasi::GuestMemory,
 };
 
-/// Steps that a component may take to find room for what it asked for, beside those it has left in this slice.
+/// Additional fuel for a component's allocation of results.
 const REALLOC_FUEL: u64 = 1_000_000;
 
 /// A function that components may import.
@@ -70,7 +70,7 @@ impl HostFunction {
         }
         let mut desk = HostCall { caller, memory, realloc };
         let args = HostArgs(args);
-        // A panic cannot pass through the interpreter: it would end the whole process.
+        // A panic must not unwind through the interpreter: it would abort the process.
         let done = catch_unwind(AssertUnwindSafe(|| (self.work)(&mut desk, args)));
         let done = done.unwrap_or(Err(HaltReason::Internal.into()));
         match self.result {
@@ -211,7 +211,7 @@ impl HostCall<'_, '_> {
     fn realloc(&mut self, align: u32, size: u32) -> Result<u32, HostCallError> {
         let realloc = self.realloc.ok_or(HaltReason::AbiViolation("it gives the host no way to ask for room"))?;
         let realloc = realloc.typed::<(u32, u32, u32, u32), u32>(&*self.caller)?;
-        // A slice may be nearly used up, and this call cannot be cut in two.
+        // The fuel slice may be nearly used up, and this call cannot be interrupted.
         let fuel = self.caller.get_fuel()?;
         self.caller.set_fuel(fuel.saturating_add(REALLOC_FUEL))?;
         self.guest().in_realloc = true;
@@ -231,16 +231,16 @@ const OUT_OF_BOUNDS: HaltReason = HaltReason::AbiViolation("a place of it is out
 
 /// Why a component does not get what it asked for.
 pub(super) enum HostCallError {
-    /// It is told so, and goes on.
+    /// The component gets this error and continues.
     Errno(WasiErrno),
     /// A stream is at its end.
     Closed,
-    /// It is ended.
+    /// The component is ended.
     Trap(wasmi::Error),
 }
 
 impl HostCallError {
-    /// Where nothing can be told, it is ended.
+    /// Ends the component if the error cannot be returned.
     fn into_trap(self) -> wasmi::Error {
         match self {
             Self::Trap(error) => error,

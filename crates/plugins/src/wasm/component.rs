@@ -1,8 +1,8 @@
-//! Components: core modules with a plan of how they are put together. The plan is made once, when a component is
-//! loaded, and followed at every call.
+//! Components: core modules with a link plan. The plan is created when a component is loaded and executed at every
+//! call.
 //!
-//! Programs are understood (`wasi:cli/run`), in the shape that toolchains give them: core modules that import functions
-//! of WASI 0.2 and each other's exports. Types are checked by the parser and are nothing to the plan.
+//! Supports programs (`wasi:cli/run`) as toolchains produce them: core modules that import WASI 0.2 functions and
+//! each other's exports. The parser checks types; the plan ignores them.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ enum CoreItem {
     Host { function: &'static HostFunction, memory: Option<Box<CoreItem>>, realloc: Option<Box<CoreItem>> },
     /// Lets go of something.
     Drop,
-    /// A function that is named, and ends the component when it is called.
+    /// An import that ends the component when it is called.
     Absent,
 }
 
@@ -84,7 +84,7 @@ enum CoreInstanceParts {
 }
 
 impl Component {
-    /// Checks a component and makes its plan; or says what it needs that is not there.
+    /// Validates a component and creates its plan; the error names what is missing.
     pub(super) fn new(engine: Engine, bytes: &[u8]) -> Result<Self, String> {
         Validator::new().validate_all(bytes).map_err(|error| error.to_string())?;
         let mut plan = LinkPlan { engine, steps: Vec::new(), missing: Vec::new(), memories: 0, parts: 0 };
@@ -117,7 +117,7 @@ impl Component {
         &self.engine
     }
 
-    /// Puts its modules in place. What comes back runs it; 0 is a good end.
+    /// Instantiates its modules. Returns the function that runs it; 0 means success.
     pub(super) fn instantiate(&self, store: &mut Store<GuestState>) -> Result<TypedFunc<(), u32>, wasmi::Error> {
         let mut placed = Vec::new();
         for step in &self.steps {
@@ -203,8 +203,8 @@ struct IndexSpaces<'a> {
 }
 
 impl LinkPlan {
-    /// Follows one component from its beginning to its end, and returns what it exports. Without `given` it is the
-    /// outermost, and gets what we have.
+    /// Visits one component and returns its exports. Without `given` it is the outermost one and gets the host's
+    /// interfaces.
     fn visit<'a>(
         &mut self,
         bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! What a module's author says about it, in a file beside it or in the configuration.
+//! The manifest of a module, in a file beside it or in the configuration.
 
 use std::{fs::File, io::Read, path::Path};
 
@@ -11,7 +11,7 @@ use super::{CapabilityProfile, profile::ModuleProfile};
 /// The largest definition that is read.
 const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
 
-/// What the model is told about a module, and what the module may reach.
+/// The description of a module for the model, and its capabilities.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleManifest {
@@ -25,7 +25,7 @@ pub struct ModuleManifest {
     pub parameters: Value,
     /// What it may reach.
     pub profile: CapabilityProfile,
-    /// Effects beside those that follow from the profile, by name. None is taken away by leaving it out.
+    /// Effects besides those of the profile, by name. Omitting one removes nothing.
     #[serde(default)]
     pub effects: Vec<String>,
     /// What the module knows the operation as, where that is not the tool's name.

@@ -1,7 +1,7 @@
-//! A module's files: read whole when they are opened, written whole when they are closed.
+//! A module's files: read completely when opened, written completely when closed.
 //!
-//! A module that is ended half-way leaves every file as it was. What changed on disk in the meantime is never
-//! overwritten: such a close fails.
+//! A module that is ended early leaves every file unchanged. Concurrent changes on disk are never overwritten: the
+//! close fails.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use super::{
     profile::Mount,
 };
 
-/// How many files and folders may be open at once.
+/// How many files and directories may be open at once.
 const MAX_DESCRIPTORS: usize = 64;
 /// The longest path.
 const MAX_PATH_BYTES: usize = 4096;
@@ -58,13 +58,13 @@ pub(super) enum Descriptor {
     Output,
     /// Standard error.
     Errors,
-    /// A folder.
+    /// A directory.
     Folder(DirDescriptor),
     /// A file.
     File(FileDescriptor),
 }
 
-/// An open folder.
+/// An open directory.
 pub(super) struct DirDescriptor {
     place: GuestPath,
     is_mount: bool,
@@ -116,7 +116,7 @@ pub(super) struct OpenFlags {
 pub(super) struct DescriptorTable {
     mounts: Vec<Mount>,
     open: Vec<Option<Descriptor>>,
-    /// Folders that were made and have nothing in them yet: a host makes them with their first file.
+    /// Created empty directories: a host creates them with their first file.
     empty_dirs: BTreeSet<GuestPath>,
     host: HostBridge,
     max_buffered_bytes: usize,
@@ -139,7 +139,7 @@ impl DescriptorTable {
         self.open.get(fd as usize).and_then(Option::as_ref).ok_or(WasiErrno::BADF.into())
     }
 
-    /// The name of a folder that was open from the start.
+    /// The name of a directory that was open from the start.
     pub(super) fn mount(&self, fd: u32) -> Result<&str, GuestError> {
         match self.get(fd)? {
             Descriptor::Folder(folder) if folder.is_mount => Ok(&self.mounts[folder.place.mount].name),
@@ -147,13 +147,13 @@ impl DescriptorTable {
         }
     }
 
-    /// The folders that were open from the start, and their names.
+    /// The directories that were open from the start, and their names.
     pub(super) fn preopened(&self) -> Vec<(u32, String)> {
         let fds = 3..3 + self.mounts.len() as u32;
         fds.filter_map(|fd| Some((fd, self.mount(fd).ok()?.to_owned()))).collect()
     }
 
-    /// Whether a descriptor may be read and written; a folder is read.
+    /// Whether a descriptor may be read and written; a directory is read.
     pub(super) fn rights(&self, fd: u32) -> Result<(bool, bool), GuestError> {
         match self.get(fd)? {
             Descriptor::File(file) => Ok((file.readable, file.writable)),
@@ -161,7 +161,7 @@ impl DescriptorTable {
         }
     }
 
-    /// Opens a path from an open folder.
+    /// Opens a path from an open directory.
     pub(super) fn open(&mut self, base: u32, path: &str, wish: &OpenFlags) -> Result<u32, GuestError> {
         let place = self.resolve(base, path)?;
         self.flush_beneath(&place)?;
@@ -195,7 +195,7 @@ impl DescriptorTable {
         self.needs_folder(&place)?;
         let mut file = FileDescriptor::new(place, Vec::new(), wish, Expect::Absent, true);
         if wish.exclusive {
-            // Whoever creates a file to have it alone must know now, not at the end.
+            // Exclusive creation must fail now, not at the close.
             self.save(&mut file)?;
         }
         Ok(Descriptor::File(file))
@@ -239,7 +239,7 @@ impl DescriptorTable {
         }
     }
 
-    /// Writes everything that is changed and still open: the module has ended.
+    /// Writes all changed open files when the module has ended.
     pub(super) fn finish(&mut self) -> Result<(), GuestError> {
         (0..self.open.len() as u32)
             .filter(|fd| self.get(*fd).is_ok())
@@ -361,7 +361,7 @@ impl DescriptorTable {
         Ok(FileAttributes { kind: stat.kind, size: stat.size, modified: stat.modified, number: place.inode() })
     }
 
-    /// What is in a folder, from a row on. From the beginning it is looked up anew.
+    /// What is in a directory, from a row on. From the beginning it is looked up anew.
     pub(super) fn list(&mut self, fd: u32, from: u64) -> Result<&[DirRow], GuestError> {
         let Descriptor::Folder(folder) = self.get(fd)? else { return Err(WasiErrno::NOTDIR.into()) };
         if from == 0 {
@@ -391,7 +391,7 @@ impl DescriptorTable {
         Ok(rows)
     }
 
-    /// Makes a folder. It comes to be with the first file in it.
+    /// Makes a directory. It comes to be with the first file in it.
     pub(super) fn create_dir(&mut self, base: u32, path: &str) -> Result<(), GuestError> {
         let place = self.resolve(base, path)?;
         self.safe_path(&place, Access::Write)?;
@@ -410,14 +410,14 @@ impl DescriptorTable {
         self.flush_beneath(&place)?;
         match self.stat_path(&place)?.map(|it| it.kind) {
             Some(FileKind::Folder) => return Err(WasiErrno::ISDIR.into()),
-            // What a link points to may be missing; the link is there all the same, and the host knows.
+            // The target of a link may be missing while the link exists; the host decides.
             Some(_) | None => self.host.run(move |host| async move { host.remove(&safe).await })??,
         };
         self.retarget(&place, None);
         Ok(())
     }
 
-    /// Removes an empty folder.
+    /// Removes an empty directory.
     pub(super) fn remove(&mut self, base: u32, path: &str) -> Result<(), GuestError> {
         let place = self.resolve(base, path)?;
         if place.relative.as_os_str().is_empty() {
@@ -436,7 +436,7 @@ impl DescriptorTable {
         Ok(())
     }
 
-    /// Moves a file, over another if there is one. Folders are not moved.
+    /// Moves a file, over another if there is one. Directories are not moved.
     pub(super) fn rename(&mut self, from: (u32, &str), to: (u32, &str)) -> Result<(), GuestError> {
         let (from, to) = (self.resolve(from.0, from.1)?, self.resolve(to.0, to.1)?);
         let (old, new) = (self.safe_path(&from, Access::Write)?, self.safe_path(&to, Access::Write)?);
@@ -470,7 +470,7 @@ impl DescriptorTable {
         Ok(self.host.run(move |_| tokio::time::sleep(time))?)
     }
 
-    /// Where a path leads, from an open folder and never above it.
+    /// Where a path leads, from an open directory and never above it.
     fn resolve(&self, base: u32, path: &str) -> Result<GuestPath, GuestError> {
         let Descriptor::Folder(folder) = self.get(base)? else { return Err(WasiErrno::NOTDIR.into()) };
         if path.is_empty() {
@@ -553,7 +553,7 @@ impl DescriptorTable {
         }
     }
 
-    /// Writes what is changed at a place and beneath it, so that whoever looks there sees it.
+    /// Writes pending changes at and beneath a path, so that readers see them.
     fn flush_beneath(&mut self, place: &GuestPath) -> Result<(), GuestError> {
         let changed = |open: &Option<Descriptor>| match open {
             Some(Descriptor::File(file)) => {
@@ -581,7 +581,7 @@ impl DescriptorTable {
         Ok(())
     }
 
-    /// There is something at a place now, so the folders above it are there too.
+    /// There is something at a place now, so the directories above it are there too.
     fn mark_dirs_exist(&mut self, place: &GuestPath) {
         self.empty_dirs.retain(|made| !place.is_beneath(made));
     }

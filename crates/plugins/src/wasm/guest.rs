@@ -1,4 +1,4 @@
-//! What belongs to one call of a module: its input, what it wrote, its files, and its limits.
+//! The state of one call of a module: input, output, files and limits.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ const MAX_INSTANCES: usize = 256;
 pub(super) struct GuestState {
     /// What the interpreter asks before memory grows.
     pub(super) memory_limits: StoreLimits,
-    /// Its files and folders.
+    /// Its files and directories.
     pub(super) files: DescriptorTable,
     /// What it wrote to standard output.
     pub(super) output: Vec<u8>,
@@ -81,7 +81,7 @@ impl GuestState {
         }
     }
 
-    /// Whether it may go on. Asked between slices of work and whenever it wants something.
+    /// Whether it may continue. Checked between fuel slices and at every host call.
     pub(super) fn check_running(&self) -> Result<(), HaltReason> {
         if self.stop.is_cancelled() {
             return Err(HaltReason::Abandoned);
@@ -149,7 +149,7 @@ pub(super) enum HaltReason {
     TimedOut,
     /// It wrote too much.
     OutputLimit,
-    /// We failed, not it.
+    /// An internal error of Helve.
     Internal,
     /// A component breaks the rules between it and us.
     AbiViolation(&'static str),

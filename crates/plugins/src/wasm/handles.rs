@@ -1,4 +1,4 @@
-//! What a component holds by number: descriptors, streams, clocks to wait for, errors to ask about.
+//! The handle table of a component: descriptors, streams, pollables and errors.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ const MAX_HANDLES: usize = 1024;
 /// Something a component holds.
 #[derive(Clone)]
 pub(super) enum ResourceHandle {
-    /// An open file or folder.
+    /// An open file or directory.
     Descriptor(u32),
     /// Reads from a descriptor; from a place that moves on, where the descriptor has places.
     Reader { fd: u32, at: u64 },
     /// Writes to a descriptor.
     Writer { fd: u32, at: WritePosition },
-    /// The rows of a folder that were not told yet, the next one last.
+    /// The rows of a directory that were not told yet, the next one last.
     Listing(Vec<DirRow>),
     /// Ready when the call is this old.
     Pollable(Duration),

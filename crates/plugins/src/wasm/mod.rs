@@ -1,8 +1,8 @@
-//! Tools that are WebAssembly programs, as modules (`wasm32-wasip1`) or as components (`wasm32-wasip2`). They see the
-//! folders of their profile and nothing else.
+//! WebAssembly tools, as modules (`wasm32-wasip1`) or components (`wasm32-wasip2`). They see only the directories of
+//! their profile.
 //!
-//! A module is compiled once. Every call gets a fresh memory, one JSON object on standard input, and answers with one
-//! on standard output. Files are reached through the session's host, so its rules hold inside the module too.
+//! A module is compiled once. Every call gets a fresh memory and one JSON object on standard input, and answers with
+//! one on standard output. Files are accessed through the session's host, so its rules apply inside the module too.
 
 mod bridge;
 mod canonical;

@@ -1,4 +1,4 @@
-//! Capability profiles: which of the session's roots a module sees, and whether it may change them.
+//! Capability profiles: which roots of the session a module sees, and whether they are writable.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) trait ModuleProfile: Sized {
     fn of_operation(name: &str) -> Option<Self>;
     /// The effects that the gate judges.
     fn effects(self) -> Effects;
-    /// The folders of a session that a module with this profile sees. A root that the session lacks is not there.
+    /// The directories of a session that a module with this profile sees. A root that the session lacks is not there.
     fn mounts(self, workspace: &Workspace) -> Result<Vec<Mount>>;
 }
 
@@ -68,7 +68,7 @@ fn root<'a>(roots: &'a [Arc<Root>], name: &str) -> Option<&'a Arc<Root>> {
     roots.iter().find(|root| root.name.as_deref() == Some(name)).or_else(unnamed)
 }
 
-/// A folder as a module sees it.
+/// A directory as a module sees it.
 #[derive(Clone, Debug)]
 pub(super) struct Mount {
     /// What the module calls it.

@@ -1,4 +1,4 @@
-//! A compiled module and its calls: each in a store of its own, on a thread that may block, in slices of work.
+//! A compiled module and its calls: each in a separate store, on a blocking thread, in fuel slices.
 
 use std::{
     fs::File,
@@ -66,11 +66,11 @@ pub(super) fn compile(path: &Path) -> Result<CompiledModule> {
     }
     if bytes.starts_with(COMPONENT_MAGIC) {
         let mut config = config();
-        // What a start function may do is counted and bounded, but cannot be cut in slices: a slice is all it gets.
+        // A start function is metered and bounded, but cannot be sliced: it gets one slice.
         config.allow_start_fn(true);
         return Component::new(Engine::new(&config), &bytes).map(CompiledModule::Component).map_err(told);
     }
-    // A start function would run before anybody counts; programs have `_start` instead.
+    // A start function would run unmetered; programs have `_start` instead.
     let engine = Engine::new(config().allow_start_fn(false));
     let module = Module::new(&engine, &bytes).map_err(|error| told(error.to_string()))?;
     let exports = |name: &str| module.get_export(name);
@@ -111,7 +111,7 @@ pub(super) fn entry(
         output_schema: None,
         effects: definition.effects(),
         tier: None,
-        // The tool keeps the clock itself: it begins when the module does, and the module ends with its call.
+        // The tool has its own timeout, which starts with the module.
         timeout: Duration::MAX,
         needs: PortSet::NONE,
         profile: Some(definition.profile),
@@ -152,7 +152,7 @@ impl WasmTool {
         let _stops_with_the_call = stop.clone().drop_guard();
         let guest = GuestState::new(input, DescriptorTable::new(mounts, bridge, memory), memory, stop, deadline);
         let tool = self.clone();
-        // The turn goes with the thread, which may end a little later than the call.
+        // The slot is held by the thread, which may end a little later than the call.
         let work = tokio::task::spawn_blocking(move || {
             let run = tool.module.run(guest, fuel);
             drop(turn);

@@ -1,4 +1,4 @@
-//! The part of WASI preview 1 that tools need, over a [`GuestState`]. Everything else answers that it does not exist.
+//! The part of WASI preview 1 that tools need, over a [`GuestState`]. Everything else returns "not supported".
 //!
 //! Layouts and numbers are those of `wasi_snapshot_preview1`. Every pointer is checked against the module's memory.
 
@@ -21,7 +21,7 @@ const WASI_MODULE: &str = "wasi_snapshot_preview1";
 const PROGRAM_NAME: &[u8] = b"tool\0";
 /// How many buffers or events one call may name.
 const MAX_BUFFERS: u32 = 1024;
-/// Every right there is. What is not allowed is refused where it is tried.
+/// All rights. Forbidden operations are refused when they are tried.
 const ALL_RIGHTS: u64 = 0x3fff_ffff;
 const MAY_READ: u64 = 1 << 1;
 const MAY_WRITE: u64 = 1 << 6;
@@ -361,7 +361,7 @@ fn kind(kind: FileKind) -> u8 {
         FileKind::Folder => 3,
         FileKind::File => 4,
         FileKind::Link => 7,
-        // The three standard streams; a pipe or device of a folder is told the same, and cannot be opened.
+        // The three standard streams; a pipe or device of a directory is told the same, and cannot be opened.
         FileKind::Other => 2,
     }
 }

@@ -1,4 +1,4 @@
-//! Components made from text: the same folders, limits and records as plain modules.
+//! Components made from text: the same directories, limits and records as plain modules.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Tools from outside, as the engine calls them.
+//! Tests of external tools through the engine.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod component;

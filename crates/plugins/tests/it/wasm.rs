@@ -85,7 +85,7 @@ fn writer(path: &str) -> String {
     )
 }
 
-/// A session with the three folders, and the records of its calls.
+/// A session with the three directories, and the records of its calls.
 pub(crate) struct Desk {
     pub(crate) dir: PathBuf,
     session: Arc<Session>,
@@ -224,7 +224,7 @@ async fn reads_what_the_rules_allow_and_nothing_outside() {
 #[tokio::test]
 async fn each_profile_sees_its_own_folders() {
     let desk = Desk::new();
-    // Says the names of all folders that are open at the start.
+    // Says the names of all directories that are open at the start.
     let names = r#"(func (export "_start") (local $fd i32) (local $at i32)
         (local.set $fd (i32.const 3)) (local.set $at (i32.const 65536))
         (block $end (loop $next

@@ -1,4 +1,4 @@
-//! Files and folders, as `wasi:filesystem` has them.
+//! Files and directories, as `wasi:filesystem` has them.
 
 use std::time::UNIX_EPOCH;
 
@@ -128,7 +128,7 @@ pub(super) const FUNCTIONS: &[HostFunction] = &[
     }),
 ];
 
-/// The open file or folder that a number stands for.
+/// The open file or directory that a number stands for.
 fn descriptor(desk: &mut HostCall<'_, '_>, number: u32) -> Result<u32, HaltReason> {
     match desk.handles().get(number)? {
         ResourceHandle::Descriptor(fd) => Ok(*fd),

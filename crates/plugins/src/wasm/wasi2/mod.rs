@@ -1,6 +1,7 @@
 //! The part of WASI 0.2 that tools need: `wasi:cli`, `wasi:io`, `wasi:clocks`, `wasi:random` and `wasi:filesystem`.
 //!
-//! It stands on the same [`GuestState`](super::guest::GuestState) as preview 1, so both see the same folders and limits.
+//! It stands on the same [`GuestState`](super::guest::GuestState) as preview 1, so both see the same directories and
+//! limits.
 
 mod files;
 mod process;

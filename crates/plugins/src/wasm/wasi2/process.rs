@@ -1,4 +1,4 @@
-//! What a program knows of its surroundings: no arguments, no environment, no terminal; clocks and random numbers.
+//! The program's environment: no arguments, no variables, no terminal; clocks and random numbers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Streams, what to wait for, and why something failed. Nothing here comes in slowly: only clocks are waited for.
+//! Streams, pollables and errors. Only clocks are waited for.
 
 use std::time::Duration;
 
