@@ -1,4 +1,4 @@
-//! One conversation: words in, turns of the model and its tools, words out.
+//! One session: user messages in, turns of the model and its tools, answers out.
 
 use std::{
     collections::VecDeque,
@@ -18,32 +18,32 @@ use crate::{
     AgentEvent, AgentListener, SessionFactory, SessionSpec, attachments, history::History, model::Model, turn::Turn,
 };
 
-/// One conversation. Its messages are in the session's store, so that it can be taken up again by its id.
+/// One session. Its messages are in the store, so that its id can resume it.
 #[derive(Clone)]
 pub struct Agent {
-    /// The door to the tools.
+    /// The engine with the tools.
     pub engine: Arc<Engine>,
-    /// Who, where, and what can be reached. Its id is the conversation's.
+    /// The session with its ports. Its id is the stored session's.
     pub session: Arc<Session>,
-    /// Who answers.
+    /// The model.
     pub model: Arc<dyn Model>,
-    /// What the model is told first; empty: what [`prompt::system_prompt`](crate::prompt::system_prompt) says.
+    /// The system prompt; if empty, [`prompt::system_prompt`](crate::prompt::system_prompt).
     pub system_prompt: String,
-    /// What may be spent on one turn of the user.
+    /// The budget of one user turn.
     pub budget: Budget,
-    /// Who hears what happens.
+    /// The listener for events.
     pub listener: AgentListener,
-    /// How others reach in while it works.
+    /// Controls the session while it works.
     pub handle: AgentHandle,
-    /// What the conversation is about; `None`: the first line of the user's words.
+    /// The title; `None`: the first line of the user's message.
     pub title: Option<String>,
-    /// The conversation that started this one.
+    /// The session that started this one.
     pub parent: Option<String>,
-    /// How many tokens fit into the model's window, where it does not know itself.
+    /// The model's context window in tokens, if the model does not know it.
     pub context_window: Option<u64>,
 }
 
-/// What may be spent on one turn of the user. What is `None` has no limit.
+/// The budget of one user turn. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// Answers of the model.
@@ -62,7 +62,7 @@ impl Default for Budget {
     }
 }
 
-/// How others reach into a conversation while it works. Cheap to clone.
+/// Controls a session while it works. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct AgentHandle {
     inner: Arc<HandleState>,
@@ -78,7 +78,7 @@ struct HandleState {
     busy: tokio::sync::Mutex<()>,
 }
 
-/// What agents that a conversation started have used and not been billed for yet.
+/// The usage of a session's agents that is not billed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Charges {
     /// Tokens and US dollars.
@@ -90,7 +90,7 @@ pub struct Charges {
 /// How a turn of the user ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnOutcome {
-    /// The model's last words.
+    /// The model's last text.
     pub text: String,
     /// Why it ended.
     pub stop_reason: TurnStopReason,
@@ -98,24 +98,24 @@ pub struct TurnOutcome {
     pub turns: u32,
     /// Calls of tools.
     pub tool_calls: u32,
-    /// Calls that were refused for want of an approval or by a rule, with those of its agents.
+    /// Calls that were refused without an approval or by a rule, including those of its agents.
     pub refused: u32,
-    /// What it took, with what its agents took.
+    /// The usage, including that of its agents.
     pub usage: TokenUsage,
 }
 
 /// Why a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnStopReason {
-    /// The model had no more to do.
+    /// The model has finished.
     Completed,
     /// It was cancelled.
     Cancelled,
-    /// A budget is used up; which, in words.
+    /// A budget is used up; which one.
     BudgetExhausted(String),
-    /// It went round in circles; how, in words.
+    /// The model repeated itself; how.
     LoopDetected(String),
-    /// The model could not be asked; why, in words.
+    /// The model request failed; why.
     ModelFailed(String),
 }
 
@@ -141,7 +141,7 @@ impl TurnStopReason {
 }
 
 impl Agent {
-    /// A conversation with the usual prompt and budget, which nobody watches.
+    /// A session with the default prompt and budget, without a listener.
     pub fn new(engine: Arc<Engine>, session: Arc<Session>, model: Arc<dyn Model>) -> Self {
         Self {
             engine,
@@ -157,7 +157,7 @@ impl Agent {
         }
     }
 
-    /// Takes up a conversation that is in the store, with the dialect and in the folder it had.
+    /// Resumes a stored session with its dialect and directory.
     pub async fn resume(workshop: &dyn SessionFactory, id: &str) -> Result<Self> {
         let mut need = SessionSpec { id: id.to_owned(), ..SessionSpec::default() };
         let (_, session) = workshop.create_session(&need)?;
@@ -173,14 +173,14 @@ impl Agent {
         Ok(Self { title: Some(record.title), parent: record.parent, ..Self::new(engine, session, model) })
     }
 
-    /// Says something to the model, and works until it has answered; then what was to follow. The history is valid
-    /// whatever happens, and every message in it is kept before the next step is taken. An error is the store's.
+    /// Sends a message to the model and works until it has answered; then handles follow-ups. The history is always
+    /// valid, and every message is stored before the next step. An error comes from the store.
     pub async fn run_turn(&self, words: Vec<MessagePart>) -> Result<TurnOutcome> {
         self.turn_with(words, Vec::new()).await
     }
 
-    /// The same, with files. Tools can save them until the next turn begins. The model sees images, text and the names
-    /// of everything else; contents are tagged as untrusted.
+    /// Like `run_turn`, with files. Tools can save them until the next turn starts. The model sees images, text and
+    /// the names of all others; contents are tagged as untrusted.
     pub async fn turn_with(&self, words: Vec<MessagePart>, files: Vec<Attachment>) -> Result<TurnOutcome> {
         for part in &words {
             if let MessagePart::Text { text } = part {
@@ -195,17 +195,17 @@ impl Agent {
         self.run_turn(vec![text_part(words)]).await
     }
 
-    /// Goes on where the conversation stands: after a crash, or when somebody else has added a message.
+    /// Continues the session: after a crash, or after another process added a message.
     pub async fn continue_turn(&self) -> Result<TurnOutcome> {
         self.run_turns(None).await
     }
 
-    /// What the model sees of the conversation.
+    /// What the model sees of the session.
     pub async fn history(&self) -> Result<Vec<Message>> {
         Ok(History::load(self).await?.view)
     }
 
-    /// Sums older messages up now, however much room there is. Whether anything came of it.
+    /// Summarises older messages now. Returns whether it changed anything.
     pub async fn compact(&self) -> Result<bool> {
         let _alone = self.handle.inner.busy.lock().await;
         if self.history().await?.is_empty() {
@@ -221,7 +221,7 @@ impl Agent {
         squeezed
     }
 
-    /// Leaves something in the conversation between two turns. While another process works in it, that one moves it in.
+    /// Adds an item to the session between two turns. If another process works in it, that one delivers it.
     pub async fn leave(&self, item: &InboxItem) -> Result<()> {
         let store = &self.session.ports.store;
         store.post(&self.session.id, item).await?;
@@ -253,7 +253,7 @@ impl Agent {
         };
         self.session.release(held).await?;
         let outcome = outcome?;
-        // What was approved with a plan holds for its work, which is over.
+        // Rules approved with a plan end with its turn.
         self.session.set_plan_rules(Vec::new());
         (self.listener)(&AgentEvent::TurnEnded(outcome.clone()));
         Ok(outcome)
@@ -287,7 +287,7 @@ impl Agent {
     }
 }
 
-/// Renews the lease of a session while a turn runs. A turn whose lease was lost is cancelled at once.
+/// Renews the session's lease during a turn. A turn whose lease was lost is cancelled.
 struct Renewing(JoinHandle<()>);
 
 impl Renewing {
@@ -297,7 +297,7 @@ impl Renewing {
             loop {
                 tokio::time::sleep(SESSION_LEASE / 3).await;
                 let Some(held) = held.upgrade() else { return };
-                // A store that cannot be reached may come back; every write is checked by itself.
+                // The store may become reachable again; every write checks the lease.
                 if matches!(held.renew().await, Err(Error::LeaseLost(_))) {
                     return cancel.cancel();
                 }
@@ -341,12 +341,12 @@ impl AgentHandle {
         lock(&self.inner.cancel).cancel();
     }
 
-    /// Says something in the middle of a turn: the calls that have not begun are skipped, and the model hears it next.
+    /// Sends a message during a turn: calls that have not started are skipped, and the model reads it next.
     pub fn steer(&self, words: impl Into<String>) {
         lock(&self.inner.steering).push(words.into());
     }
 
-    /// Says something that waits until the turn is over.
+    /// Queues a message until the turn ends.
     pub fn follow_up(&self, words: impl Into<String>) {
         lock(&self.inner.following).push_back(words.into());
     }
@@ -356,7 +356,7 @@ impl AgentHandle {
         lock(&self.inner.following).drain(..).collect()
     }
 
-    /// Bills the conversation for what an agent of it has used.
+    /// Bills the session for what an agent of it has used.
     pub fn charge(&self, charges: Charges) {
         let mut all = lock(&self.inner.charges);
         *all = Charges { spent: all.spent + charges.spent, refused: all.refused + charges.refused };
@@ -372,7 +372,7 @@ impl AgentHandle {
         self.inner.busy.try_lock().is_err()
     }
 
-    /// What cancels the turn that begins now. A cancel of the last turn does not reach it.
+    /// The cancellation token of the turn that starts now. Cancelling the previous turn does not affect it.
     fn begin_turn(&self) -> CancellationToken {
         let token = self.inner.parent_cancel.child_token();
         lock(&self.inner.cancel).clone_from(&token);

@@ -1,4 +1,4 @@
-//! Files that came with a user's message, as parts of that message: a list of all, then images and texts.
+//! Attached files as message parts: a list of all, then images and texts.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -17,7 +17,7 @@ const MAX_TEXT: usize = 64 << 10;
 const MAX_IMAGE: usize = 4 << 20;
 
 /// The parts of a message for these files. The list comes first, so that names, types and sizes stay with the
-/// conversation.
+/// session.
 pub(crate) async fn parts(engine: &Engine, session: &Arc<Session>, files: &[Attachment]) -> Vec<MessagePart> {
     if files.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The calls of one answer: those that only look run side by side, every other one alone, and each is answered once.
+//! Runs the calls of one answer: read-only ones concurrently, others alone; each gets one result.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ use crate::{
 const MAX_CALLS_PER_RESPONSE: usize = 64;
 /// How many run side by side.
 const MAX_PARALLEL_CALLS: usize = 10;
-/// The most of a result that a model is shown: a dialect may allow more than any context window holds. It is more than
-/// the limit of any command.
+/// The maximum result for a model: a dialect may allow more than a context window holds. It exceeds the limit of any
+/// command.
 const MAX_RESULT: Limit = Limit::chars(120_000);
 /// What a call says that had not begun when the user spoke.
 const SKIPPED_RESULT: &str = "Skipped due to user interrupt.";
@@ -34,7 +34,7 @@ struct CompletedCall {
 }
 
 impl Turn<'_> {
-    /// Runs the calls of an answer, in order. Results are kept before the next call begins.
+    /// Runs the calls of an answer in order. Results are stored before the next call starts.
     pub(crate) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> Result<Option<TurnStopReason>> {
         self.loop_detector.begin_response();
         let mut rest: Vec<ToolCall> = calls;

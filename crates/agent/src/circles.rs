@@ -1,4 +1,4 @@
-//! Notices when a model goes round in circles: the same call again, two calls by turns, a question without news.
+//! Detects loops of a model: repeated calls, alternating calls, repeated queries without new results.
 
 use std::{
     collections::HashMap,
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 /// The same failure this often ends the turn.
 const MAX_SAME_FAILURES: u32 = 3;
-/// The same call with the same result this often gets a word with its result.
+/// The same call with the same result this often adds a warning to the result.
 const WARN_AFTER: u32 = 3;
 /// … and this often ends the turn.
 const STOP_AFTER: u32 = 6;
-/// A call that waited this long is patience rather than a circle; it may be repeated more often.
+/// A call that took this long is polling rather than a loop; it may be repeated more often.
 const SLOW_CALL: Duration = Duration::from_secs(2);
 /// How much more often.
 const SLOW_CALL_FACTOR: u32 = 10;
@@ -81,7 +81,7 @@ impl LoopDetector {
         entry.answer = self.answer;
         let times = entry.repetitions;
         if done.may_have_changed && !done.failed {
-            // The world is another one now, and other calls may answer otherwise.
+            // The state has changed, so other calls may return other results.
             self.counts.retain(|key, _| *key == call);
         }
         let rounds = self.count_alternations(hash(&(call, result)));

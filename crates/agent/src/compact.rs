@@ -1,5 +1,5 @@
-//! Makes room when the model's window fills: old results of tools shrink first, then older messages are summed up.
-//! Nothing goes without a mark, and a call is never parted from its result.
+//! Compaction: shortens old tool results first, then summarises older messages. Every omission is marked, and a call
+//! stays with its result.
 
 use helve_contract::{
     Result,
@@ -17,7 +17,7 @@ use crate::{
 const MIN_SHORTEN_CHARS: usize = 1_500;
 /// Characters that stay at either end of a result that shrinks.
 const KEPT_END_CHARS: usize = 500;
-/// Tokens of a picture, about.
+/// Tokens of an image, about.
 const IMAGE_TOKENS: u64 = 1_200;
 /// Characters of the user's last words that a summary repeats.
 const MAX_QUOTED_CHARS: usize = 4_000;
@@ -64,7 +64,7 @@ impl Turn<'_> {
 
     /// Makes room before the window is full.
     pub(crate) async fn compact_if_needed(&mut self) -> Result<()> {
-        // The session may have chosen another model since the last request.
+        // The session may have selected another model since the last request.
         self.context_window.window = self.agent.model.context_window().or(self.agent.context_window);
         let Some(full) = self.context_window.compaction_threshold() else { return Ok(()) };
         let before = self.estimate_tokens();
@@ -137,7 +137,7 @@ impl Turn<'_> {
             }
             at -= 1;
         }
-        // What a user just said is what is asked; it stays.
+        // The last user message is the current request; it stays.
         if at == view.len() && view.last().is_some_and(|it| it.role == MessageRole::User) {
             at -= 1;
         }
@@ -186,7 +186,7 @@ pub(crate) fn estimate_message_tokens(message: &Message) -> u64 {
     parts.sum::<u64>() + 4
 }
 
-/// Shortens a result, and says so. Both ends stay: a result that was cut before names the file with the whole there.
+/// Shortens a result and marks it. Both ends stay: a truncated result names its spill file there.
 fn shorten_result(part: &mut MessagePart) {
     match part {
         MessagePart::ToolResult { content, .. } if content.len() > MIN_SHORTEN_CHARS => {

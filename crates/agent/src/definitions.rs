@@ -1,4 +1,4 @@
-//! Tools as function definitions, in the plain form that every provider takes.
+//! Tool definitions in the plain form that every provider accepts.
 
 use helve_contract::Spec;
 use helve_engine::Engine;
@@ -44,7 +44,7 @@ pub fn inline_schema(schema: &Value) -> Value {
     root.into()
 }
 
-/// Takes a choice at the root apart: providers refuse one there. Only what every choice asks for stays required.
+/// Flattens a choice at the root: providers refuse one there. Only fields that every choice requires stay required.
 fn flatten_root_choice(root: &mut Map<String, Value>) {
     for word in ["oneOf", "anyOf", "allOf"] {
         let Some(Value::Array(choices)) = root.remove(word) else { continue };

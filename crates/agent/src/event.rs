@@ -1,4 +1,4 @@
-//! What happens in a conversation, as it happens.
+//! Events of a session.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use helve_contract::{
 
 use crate::TurnOutcome;
 
-/// Hears everything that happens in a conversation. It must not block.
+/// Hears everything that happens in a session. It must not block.
 pub type AgentListener = Arc<dyn Fn(&AgentEvent) + Send + Sync>;
 
 /// Something that happened.

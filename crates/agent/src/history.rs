@@ -1,4 +1,4 @@
-//! A conversation in the store, and the part of it that the model sees.
+//! A stored session and the part of it that the model sees.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
@@ -20,7 +20,7 @@ const PAGE_SIZE: usize = 512;
 /// Messages that a model's view has at most; older ones than these are left out with a word.
 const MAX_VIEW_MESSAGES: usize = 16_384;
 
-/// A conversation in the store.
+/// A session in the store.
 pub(crate) struct History {
     session: Arc<Session>,
     /// What the model sees, oldest first; a summary of what is left out stands first.
@@ -31,7 +31,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// What is kept of an agent's conversation.
+    /// What is kept of an agent's session.
     pub(crate) async fn load(agent: &Agent) -> Result<Self> {
         let session = agent.session.clone();
         let record = session.ports.store.get_session(&session.id).await?;
@@ -78,7 +78,7 @@ impl History {
         Ok(held.get())
     }
 
-    /// Moves messages that others left for this conversation to its end.
+    /// Moves inbox messages to the end of the session.
     pub(crate) async fn take_inbox(&mut self) -> Result<()> {
         let moved = self.session.ports.store.take_inbox(&self.lease()?).await?;
         self.recall_taint(&moved.messages);
@@ -116,7 +116,7 @@ impl History {
         Ok(move_summary_first(view))
     }
 
-    /// Begins the conversation, if it is new.
+    /// Begins the session, if it is new.
     pub(crate) async fn create_if_new(&mut self, agent: &Agent, words: &[MessagePart]) -> Result<()> {
         let model = agent.model.name();
         if let Some(record) = &self.record {
@@ -184,7 +184,7 @@ impl History {
         Ok(added.last)
     }
 
-    /// Answers calls whose results were never kept: it is not known whether they ran, so they do not run again.
+    /// Answers calls without stored results: it is unknown whether they ran, so they do not run again.
     pub(crate) async fn close_open_calls(&mut self) -> Result<usize> {
         let open = unanswered_calls(&self.view);
         if open.is_empty() {

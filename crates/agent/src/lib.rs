@@ -1,7 +1,7 @@
-//! The agent: a loop that talks to a model and gives it hands through [`Engine`].
+//! The agent loop: connects a model with the tools of an [`Engine`].
 //!
-//! [`Agent`] is one conversation. [`model`] speaks to any OpenAI-compatible endpoint. [`SessionFactory`] makes what a
-//! conversation needs; the command line has one, and whoever embeds this writes his own.
+//! [`Agent`] is one session. [`model`] connects to any OpenAI-compatible endpoint. [`SessionFactory`] creates what a
+//! session needs; the command line has one, and embedders write their own.
 
 mod agent;
 mod agents;

@@ -1,4 +1,4 @@
-//! What a model is told first: who it is, where it works, what the workspace says of itself, and what time it is.
+//! The system prompt: role, workspace, instructions of the workspace, and time.
 
 use helve_contract::{
     Access, PathStyle, Session, Tool,
@@ -47,7 +47,7 @@ pub async fn system_prompt(engine: &Engine, session: &Session, who: &str) -> Str
         parts.push(hint);
     }
     parts.extend(workspace_instructions(session).await);
-    // Last, because it changes from one conversation to the next and everything before it does not.
+    // Last, because it changes from one session to the next and everything before it does not.
     parts.push(time(session));
     parts.join("\n\n")
 }
@@ -95,7 +95,7 @@ fn memory_section(engine: &Engine) -> Option<String> {
     ))
 }
 
-/// What the workspace says of itself. It is data: it can describe the project, and give no rights.
+/// The workspace's instructions. They are data: they describe the project and grant no rights.
 async fn workspace_instructions(session: &Session) -> Vec<String> {
     let Some(root) = session.workspace.roots().first() else { return Vec::new() };
     let mut notes: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! One turn of the user: the model is asked, its calls run, until it has no more to do.
+//! One user turn: asks the model and runs its calls until it has finished.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
 
 /// How often a broken answer is asked for again in a row.
 const MAX_BROKEN_RESPONSES: u32 = 2;
-/// How often the conversation is made shorter for one answer.
+/// How often the session is made shorter for one answer.
 const MAX_COMPACTIONS: u32 = 3;
 
 /// One turn of the user.
@@ -72,7 +72,7 @@ impl TurnDeadline {
 }
 
 impl<'a> Turn<'a> {
-    /// Begins a turn: the history is loaded and mended, the user's words are kept.
+    /// Begins a turn: the history is loaded and repaired, the user's words are kept.
     pub(crate) async fn open(
         agent: &'a Agent,
         held: &Arc<HeldLease>,
@@ -146,15 +146,15 @@ impl<'a> Turn<'a> {
         Ok(TurnOutcome { text, stop_reason: ended, turns, tool_calls: calls, refused, usage: spent })
     }
 
-    /// Adds what agents of this conversation have used to its own bill.
+    /// Adds the usage of sub-agents to the session's.
     fn take_charges(&mut self) {
         let charges = self.agent.handle.take_charges();
         self.usage = self.usage + charges.spent;
         self.refused += charges.refused;
     }
 
-    /// Tells the model when plan mode begins and when it has ended. The note stands at the end of the conversation, so
-    /// that everything before it stays the same.
+    /// Tells the model when plan mode starts and ends. The note is at the end of the session, so that the prefix
+    /// stays cacheable.
     async fn tell_plan_mode(&mut self) -> Result<()> {
         let is_planning = self.agent.engine.mode().get() == Mode::Plan;
         let was_planning = self.history.last_note_is(prompt::PLAN_MODE, prompt::PLAN_MODE_ENDED);
@@ -176,7 +176,7 @@ impl<'a> Turn<'a> {
         for words in self.agent.handle.take_steering() {
             self.history.add(MessageRole::User, vec![MessagePart::Text { text: words }], TokenUsage::default()).await?;
         }
-        // Every call has its result here, so a message from outside stands between none of them.
+        // Every call has its result here, so an inbox message cannot separate them.
         self.history.take_inbox().await?;
         self.take_charges();
         if let Some(ended) = self.stop_reason() {
@@ -336,7 +336,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Keeps what was said before the end, with a mark.
+    /// Stores partial text with a mark.
     async fn store_partial_text(&mut self, said: String, reason: FinishReason, mark: &str) -> Result<()> {
         if said.trim().is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Makes what a conversation needs: tools behind a door, a session with its ports, a model.
+//! Creates what a session needs: an engine, a session with its ports, a model.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -7,7 +7,7 @@ use helve_engine::{Engine, Mode};
 
 use crate::model::Model;
 
-/// Makes what a conversation needs.
+/// Makes what a session needs.
 pub trait SessionFactory: Send + Sync {
     /// Tools and a session.
     fn create_session(&self, need: &SessionSpec) -> Result<(Arc<Engine>, Arc<Session>)>;
@@ -19,10 +19,10 @@ pub trait SessionFactory: Send + Sync {
     }
 }
 
-/// What a conversation needs. What a child gets is never more than its parent has.
+/// The specification of a session. A child never gets more than its parent has.
 #[derive(Clone, Default)]
 pub struct SessionSpec {
-    /// The conversation's id. What is no UUID names one conversation of the user in the workspace.
+    /// The session's id. What is no UUID names one session of the user in the workspace.
     pub id: String,
     /// What people call it, where that is not the id.
     pub label: Option<String>,
@@ -40,15 +40,15 @@ pub struct SessionSpec {
     pub exclude_tools: Vec<String>,
     /// What is asked before a call.
     pub mode: Option<Mode>,
-    /// The folder it works in; `None`: the configured one, or the parent's.
+    /// The directory it works in; `None`: the configured one, or the parent's.
     pub workspace: Option<PathBuf>,
-    /// Nobody can be asked.
+    /// No user can be asked.
     pub unattended: bool,
     /// Whose child it is.
     pub parent: Option<Arc<Session>>,
     /// Who starts agents for it.
     pub agents: Option<Arc<dyn Agents>>,
-    /// Further folders that it may read.
+    /// Further directories that it may read.
     pub extra_read_dirs: Vec<PathBuf>,
     /// What it does in a planned run.
     pub task: Option<TaskContext>,

@@ -1,4 +1,4 @@
-//! One agent at work: what it has said, what it took, and how it stands.
+//! One running agent: its text, usage and state.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -48,7 +48,7 @@ struct ChildProgress {
     refused: u32,
     media: Vec<Media>,
     elapsed: Option<Duration>,
-    /// Why it is being ended, when that is not the caller's wish.
+    /// Why it is being ended, if the caller did not request it.
     failure: Option<String>,
 }
 
@@ -143,7 +143,7 @@ impl ChildAgent {
         self.state.send_replace(state);
     }
 
-    /// Hears what it does: keeps it, writes it down, pays for it, and shows its calls to whoever waits.
+    /// The listener for its events: stores and records them, charges the budgets, and forwards its calls.
     pub(super) fn listener(
         self: &Arc<Self>,
         engine: Arc<Engine>,
@@ -205,7 +205,7 @@ impl ChildAgent {
         }
     }
 
-    /// Pictures that it made or sent are forwarded; those that it only looked at are not.
+    /// images that it made or sent are forwarded; those that it only looked at are not.
     fn forward_media(&self, engine: &Engine, tool: &str, media: &[Media]) {
         if media.is_empty() || engine.get(tool).is_none_or(|entry| entry.spec.effects.is_read_only()) {
             return;
@@ -219,7 +219,7 @@ impl ChildAgent {
         }
     }
 
-    /// Everybody above pays with it; when one of them has no more, it ends.
+    /// Charges all ancestors; ends the agent when a budget is exhausted.
     fn record_usage(&self, spent: TokenUsage, purses: &[Arc<BudgetTracker>]) {
         let mut done = self.progress();
         done.usage = done.usage + spent;
@@ -237,7 +237,7 @@ impl ChildAgent {
     }
 }
 
-/// Ends an agent that nobody waits for any more: the call that started it was given up.
+/// Ends an agent whose starting call was dropped.
 pub(super) struct StopChildOnDrop(pub(super) Option<Arc<ChildAgent>>);
 
 impl Drop for StopChildOnDrop {

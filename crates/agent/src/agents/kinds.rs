@@ -1,4 +1,4 @@
-//! Kinds of agents: built in, from Markdown files with front matter, or configured.
+//! Agent definitions: built in, from Markdown files with front matter, or configured.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use helve_contract::ports::AgentKind;
 use helve_engine::Mode;
 use serde::Deserialize;
 
-/// The largest file that is read, and the most files of a folder.
+/// The largest file that is read, and the most files of a directory.
 const MAX_FILE_BYTES: u64 = 256 << 10;
 const MAX_FILES: usize = 200;
 
@@ -19,7 +19,7 @@ const MAX_FILES: usize = 200;
 pub struct AgentDefinition {
     /// Its name: `Explore`, `researcher`.
     pub name: String,
-    /// What it is for, for whoever chooses.
+    /// Its purpose, for whoever chooses it.
     pub description: String,
     /// What it is told about itself.
     pub prompt: String,
@@ -33,7 +33,7 @@ pub struct AgentDefinition {
     pub max_turns: Option<u32>,
     /// US dollars at most.
     pub max_cost: Option<f64>,
-    /// What it may do without asking; never more than its parent.
+    /// Its approval mode; never looser than its parent's.
     pub mode: Option<Mode>,
 }
 
@@ -107,7 +107,7 @@ impl AgentDefinitions {
         self.definitions.push(kind);
     }
 
-    /// The Markdown files of a folder, in the order of their names.
+    /// The Markdown files of a directory, in the order of their names.
     #[must_use]
     pub fn files(folder: &Path) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
@@ -117,7 +117,7 @@ impl AgentDefinitions {
         files
     }
 
-    /// The one that the text of a Markdown file describes. What cannot be used is said in `remarks`.
+    /// Adds the definition in a Markdown file. Problems are added to `remarks`.
     pub fn text(&mut self, path: &Path, text: &str, remarks: &mut Vec<String>) {
         match parse_definition(text) {
             Ok(kind) => self.add(kind),
@@ -125,7 +125,7 @@ impl AgentDefinitions {
         }
     }
 
-    /// Those that the Markdown files of a folder describe. What cannot be used is said in `remarks`.
+    /// Adds the definitions in the Markdown files of a directory. Problems are added to `remarks`.
     pub fn load_dir(&mut self, folder: &Path, remarks: &mut Vec<String>) {
         let files = Self::files(folder);
         for path in files.iter().take(MAX_FILES) {

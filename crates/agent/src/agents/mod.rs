@@ -1,7 +1,7 @@
-//! Agents that a conversation starts: their kinds, their rights, and who looks after them.
+//! Sub-agents: definitions, permissions and supervision.
 //!
-//! A child has no more than its parent: a part of its tools and roots, what is left of its budget, a mode that is never
-//! looser. Whatever ends the parent ends it too.
+//! A child has at most what its parent has: some of its tools and roots, its remaining budget, and a mode that is not
+//! looser. It ends with its parent.
 
 mod child;
 mod kinds;

@@ -1,4 +1,4 @@
-//! What a conversation and its agents have spent of its budget, in the turn that runs.
+//! The budget tracker: what a session and its agents have spent in the current turn.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -9,7 +9,7 @@ use helve_contract::ports::TokenUsage;
 
 use crate::{AgentEvent, AgentListener, Budget};
 
-/// What was spent of a budget. A conversation and its agents pay from one purse.
+/// What was spent of a budget. A session and its agents pay from one budget.
 pub(super) struct BudgetTracker {
     budget: Budget,
     inner: Mutex<BudgetState>,
@@ -27,12 +27,12 @@ impl BudgetTracker {
         Arc::new(Self { budget, inner: Mutex::new(inner) })
     }
 
-    /// A watcher that counts what the conversation takes, and passes everything on.
+    /// A listener that records the session's usage and forwards every event.
     pub(super) fn counting_listener(self: &Arc<Self>, watcher: AgentListener) -> AgentListener {
         let purse = self.clone();
         Arc::new(move |event: &AgentEvent| {
             match event {
-                // A budget is for one turn of the user, which begins with the first question to the model.
+                // A budget is for one user turn, which starts with the first model request.
                 AgentEvent::ModelRequested { turn } => purse.record_turn(*turn),
                 AgentEvent::Usage(spent) => purse.record(*spent),
                 _ => {}
@@ -41,7 +41,7 @@ impl BudgetTracker {
         })
     }
 
-    /// Something was spent, by the conversation or by an agent of it.
+    /// Something was spent, by the session or by an agent of it.
     pub(super) fn record(&self, spent: TokenUsage) {
         let mut inner = self.lock();
         inner.usage = inner.usage + spent;

@@ -1,4 +1,4 @@
-//! What a child gets: never more than its parent has.
+//! Permissions of a child: never more than its parent has.
 
 use std::{path::Path, sync::Arc};
 
@@ -49,7 +49,7 @@ impl ChildPermissions {
         Ok(Self { tools, mode, budget: Budget { max_turns: turns, max_cost: cost, ..left } })
     }
 
-    /// Makes sure that what the workshop made is no more than this.
+    /// Verifies that the created session has no more than this.
     pub(super) fn verify(&self, engine: &Engine, child: &Session, parent: &Session) -> Result<()> {
         let more = engine.specs().find(|spec| !self.tools.contains(&spec.name));
         if let Some(spec) = more {
@@ -123,7 +123,7 @@ pub(super) fn task_prompt(order: &AgentOrder) -> String {
     format!("{}\n\nKey facts:\n- {}", order.prompt, facts.join("\n- "))
 }
 
-/// Everything that a child gets is its own: no door is shared with its parent.
+/// Verifies that a child shares no engine with its parent.
 pub(super) fn ensure_separate_engines(child: &Arc<Engine>, parent: &Arc<Engine>) -> Result<()> {
     if Arc::ptr_eq(child, parent) {
         return Err(Error::Internal(anyhow!("the workshop gave an agent its parent's own engine")));

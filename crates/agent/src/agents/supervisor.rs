@@ -1,4 +1,4 @@
-//! The supervisor: starts agents, keeps their books, ends them with whoever started them.
+//! The supervisor: starts agents, tracks them, and ends them with their parent.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,19 +36,18 @@ const MAX_FINISHED: usize = 256;
 /// How much of its words goes into the message about an agent's end.
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 
-/// Where a message for a conversation goes, and what became of it; `None`: the conversation is not open any more. It
-/// must not block.
+/// Delivers a message to a session; `None` if the session is not open any more. It must not block.
 pub type Inbox = Arc<dyn Fn(String) -> Option<Delivery> + Send + Sync>;
 
-/// Opens conversations of the store that are not open, in a process that can run them.
+/// Opens sessions of the store that are not open, in a process that can run them.
 #[async_trait]
 pub trait Wake: Send + Sync {
-    /// Begins a turn of a conversation with this message, or adds it to the turn that runs. `None`: this process does
-    /// not run that conversation.
+    /// Begins a turn of a session with this message, or adds it to the turn that runs. `None`: this process does not
+    /// run that session.
     async fn deliver_agent_result(&self, session: &str, text: &str) -> Option<Delivery>;
 }
 
-/// Bills a conversation for what an agent has used.
+/// Bills a session for what an agent has used.
 type Charge = Arc<dyn Fn(Charges) + Send + Sync>;
 
 /// Names of models that an order may use and that no endpoint knows. A setting says what they stand for.
@@ -81,7 +80,7 @@ impl Default for AgentLimits {
     }
 }
 
-/// Starts agents for conversations that have a seat here, and looks after them.
+/// Starts and supervises agents for registered sessions.
 pub struct Supervisor {
     me: Weak<Self>,
     session_factory: Arc<dyn SessionFactory>,
@@ -91,7 +90,7 @@ pub struct Supervisor {
     /// What the names in [`MODEL_ALIASES`] stand for; one that is not here stands for the parent's model.
     models: BTreeMap<String, String>,
     waker: Option<Arc<dyn Wake>>,
-    /// Calls of one answer start agents side by side; those beyond the limit wait for their turn.
+    /// Calls of one answer start agents concurrently; those beyond the limit wait.
     start_permits: Semaphore,
     state: Mutex<SupervisorState>,
 }
@@ -103,13 +102,13 @@ struct SupervisorState {
     children: Vec<Arc<ChildAgent>>,
 }
 
-/// A conversation that may start agents.
+/// A session that may start agents.
 #[derive(Clone)]
 struct RegisteredSession {
     engine: Arc<Engine>,
     model: Arc<dyn Model>,
     user: String,
-    /// Its own purse first, and those of everybody above it.
+    /// Its own budget first, and those of everybody above it.
     budgets: Vec<Arc<BudgetTracker>>,
     listener: AgentListener,
     inbox: Inbox,
@@ -123,7 +122,7 @@ struct RegisteredSession {
     token: Arc<()>,
 }
 
-/// A conversation's place with the supervisor. When it is dropped, its agents end.
+/// The registration of a session. When it is dropped, the session's agents end.
 pub struct Registration {
     supervisor: Weak<Supervisor>,
     session: String,
@@ -149,8 +148,7 @@ impl Supervisor {
         Self::configured(workshop, store, kinds, limits, BTreeMap::new(), None)
     }
 
-    /// The same, with what the names in [`MODEL_ALIASES`] stand for, and with what wakes conversations that have no
-    /// seat here.
+    /// Like `new`, with model aliases, and with a waker for sessions that are not registered here.
     pub fn configured(
         workshop: Arc<dyn SessionFactory>,
         store: Arc<dyn Store>,
@@ -174,14 +172,14 @@ impl Supervisor {
         })
     }
 
-    /// Gives a conversation a seat: from now on it may start agents, and hears of their end after its turn. Its watcher
-    /// is replaced by one that also counts what it spends.
+    /// Registers a session: it may start agents and is notified of their end after its turn. Its listener is replaced
+    /// by one that also records usage.
     pub fn register(&self, agent: &mut Agent) -> Registration {
         let inbox = waiting_inbox(&agent.handle);
         self.register_with_inbox(agent, inbox)
     }
 
-    /// Gives a seat to a session that another program drives, such as one over MCP: its calls may start agents.
+    /// Registers a session that another program drives, such as one over MCP: its calls may start agents.
     pub fn seat_external(
         &self,
         engine: Arc<Engine>,
@@ -194,7 +192,7 @@ impl Supervisor {
         self.seated(&mut agent, inbox, true)
     }
 
-    /// The same, with another place for messages: one that wakes the conversation when it is idle.
+    /// Like `register`, with another inbox: one that wakes an idle session.
     pub fn register_with_inbox(&self, agent: &mut Agent, inbox: Inbox) -> Registration {
         self.seated(agent, inbox, false)
     }
@@ -315,7 +313,7 @@ impl Supervisor {
             Error::failed(format!("no agent `{}` was started here; start a new one", shown.escape_debug()))
         };
         let record = self.stored_child(call, &id).await?.ok_or_else(unknown)?;
-        // It stays what it was; a kind that is gone is replaced by the one asked for.
+        // A resumed agent keeps its kind; a missing kind is replaced by the requested one.
         let kind = match self.definitions.get(Some(&record.agent)) {
             Some(kind) => kind,
             None => rights::find_definition(&self.definitions, order.kind.as_deref())?,
@@ -332,7 +330,7 @@ impl Supervisor {
     ) -> Result<(Arc<ChildAgent>, Agent)> {
         let (id, kind) = self.resolve_identity(call, order).await?;
         if parent.is_external && self.children(&call.session.id).is_empty() {
-            // Nobody here sees where a turn of that program begins, so a budget holds for agents that run together.
+            // The turns of an external program are unknown, so a budget holds for agents that run together.
             parent.budgets.iter().for_each(|purse| purse.reset());
         }
         if let Some(why) = parent.budgets.iter().find_map(|purse| purse.exhausted()) {
@@ -455,9 +453,9 @@ impl Supervisor {
         stop_background_tasks(&agent.session).await;
         self.state().sessions.remove(&child.id);
         let stopped = state == AgentStatus::Stopped;
-        // Before whoever waits for its end goes on: what it used is on its parent's bill by then.
+        // Charged before waiters continue, so that the parent's usage is complete.
         let charges = child.charges();
-        // A conversation that another program keeps has no record here, and needs none.
+        // A session that another program keeps has no record here, and needs none.
         _ = self.store.add_cost(&child.parent, charges.spent).await;
         (parent.charge)(charges);
         child.finish(state, &text);
@@ -567,7 +565,7 @@ impl Agents for Supervisor {
                 "an agent that was started by another one starts none here; do the work yourself",
             ));
         }
-        // Whoever was started itself has its own turn, and waiting for another could be for ever.
+        // A sub-agent has its own slot; waiting for another could deadlock.
         let _turn = if order.background || parent.depth > 0 {
             None
         } else {

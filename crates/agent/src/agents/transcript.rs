@@ -1,4 +1,4 @@
-//! The file that tells what an agent does, as it does it.
+//! The transcript file of an agent, written while it works.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// The most that is written of one reply.
 const MAX_REPLY_CHARS: usize = 2000;
 
-/// The file that tells what an agent does. Where there is no folder for it, nothing is written.
+/// The file that tells what an agent does. Where there is no directory for it, nothing is written.
 pub(super) struct Transcript {
     /// The file as the parent's model can name it.
     pub(super) display_path: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Transcript {
 }
 
 impl Transcript {
-    /// A file in the folder of the parent's session that holds whole outputs. A resumed agent goes on in its own.
+    /// A file in the directory of the parent's session that holds whole outputs. A resumed agent goes on in its own.
     pub(super) fn open(parent: &Session, id: &str) -> Self {
         let root = parent.workspace.roots().iter().find(|root| root.name.as_deref() == Some("spill"));
         let opened = root.and_then(|root| {

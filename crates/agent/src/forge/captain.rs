@@ -1,4 +1,4 @@
-//! What a captain says and does, in the record of its run.
+//! Records what a captain says and does in its run's event log.
 
 use std::{
     io,
@@ -32,7 +32,7 @@ impl CaptainLog {
         Ok(Self { event_log: record, redactor: Redactor::standard(), pending_text: Mutex::default() })
     }
 
-    /// Takes in what happens in the captain's conversation.
+    /// Takes in what happens in the captain's session.
     pub fn record(&self, event: &AgentEvent) {
         match event {
             AgentEvent::Text(piece) => {
@@ -59,7 +59,7 @@ impl CaptainLog {
         }
     }
 
-    /// What was said until now is a message.
+    /// Records the text so far as a message.
     fn flush_message(&self) {
         let said = std::mem::take(&mut *self.pending_text.lock().unwrap_or_else(PoisonError::into_inner));
         if !said.trim().is_empty() {
@@ -82,7 +82,7 @@ impl CaptainLog {
         });
     }
 
-    /// A record that cannot be written never stops a captain.
+    /// A failed record never stops a captain.
     fn emit(&self, event: impl Into<events::Event>) {
         _ = self.event_log.emit(event);
     }

@@ -1,4 +1,4 @@
-//! Change requests: nothing new begins until each is decided. The plan only ever grows.
+//! Change requests: nothing new starts until each is decided. The plan only grows.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ struct PlanAddition {
 }
 
 impl Executor {
-    /// Decides what can be decided. The requests that wait for a person come back.
+    /// Decides the requests that it can. Returns those that wait for a user.
     pub(super) async fn process_change_requests(&self, room: &CallArtifacts<'_>) -> Result<Vec<String>> {
         let mut waiting = Vec::new();
         for request in ChangeRequest::load_all(room).await? {
@@ -67,7 +67,7 @@ impl Executor {
                 ChangeRequestStatus::Pending | ChangeRequestStatus::Approved if self.is_undecided(&id) => {
                     waiting.push(id);
                 }
-                // An executor that is gone wrote the overlay, and could not say so.
+                // An earlier executor wrote the overlay but could not record it.
                 ChangeRequestStatus::Approved if room.read_bytes(&overlay_path(&id)).await?.is_some() => {
                     ChangeRequest::transition(room, &id, ChangeRequestStatus::Applied).await?;
                 }
@@ -160,8 +160,8 @@ impl Executor {
         Ok(agent)
     }
 
-    /// Adds to the plan: the documents first, the overlay last, so that a task never stands in the graph without one.
-    /// The overlay's id; none if the request was turned down.
+    /// Extends the plan: documents first, the overlay last, so that every task in the graph has a document. Returns
+    /// the overlay's id, or none if the request was rejected.
     async fn apply_addition(
         &self,
         room: &CallArtifacts<'_>,

@@ -1,7 +1,7 @@
-//! An agent's work tree: a clone of its own that borrows the objects of the repository.
+//! An agent's work tree: a separate clone that borrows the repository's objects.
 //!
-//! A clone, and not `git worktree`: an agent that can write to a shared `.git` can move every branch of every other
-//! agent. From here only its own branch is taken over, by the executor.
+//! A clone instead of `git worktree`: an agent with write access to a shared `.git` could move every branch. The
+//! executor fetches only the agent's own branch.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use helve_tools::git::Git;
 
 /// A work tree.
 pub(super) struct AgentClone {
-    /// Its folder.
+    /// Its directory.
     pub(super) dir: PathBuf,
     branch: String,
 }
@@ -87,13 +87,13 @@ impl AgentClone {
         commit.ok_or_else(|| Error::failed(format!("the branch `{branch}` is gone")))
     }
 
-    /// Removes the folder.
+    /// Removes the directory.
     pub(super) fn remove(&self) {
         _ = remove_dir_if_exists(&self.dir);
     }
 }
 
-/// Removes a folder, if it is there.
+/// Removes a directory, if it is there.
 pub(super) fn remove_dir_if_exists(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,4 +1,4 @@
-//! The executor: starts what is ready, hears of what has ended, merges, and ends when nothing is left.
+//! The executor: starts ready tasks, handles results, merges, and ends when nothing is left.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,7 +61,7 @@ impl Default for ExecutorConfig {
     }
 }
 
-/// How a run ended, or why it rests.
+/// How a run ended, or why it is paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
     /// How it stands.
@@ -96,8 +96,8 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Takes the run up. `base` is the branch that everything ends in. [`Error::Denied`] says that another executor works
-    /// in the repository.
+    /// Opens the run. `base` is the target branch. [`Error::Denied`] means that another executor works in the
+    /// repository.
     pub fn open(
         workshop: Arc<dyn SessionFactory>,
         home: ForgeDir,
@@ -169,12 +169,12 @@ impl Executor {
         Ok(Git::with_identity(call, identity.clone()))
     }
 
-    /// Records something. A record that cannot be written never stops a run.
+    /// Records an event. A failed record never stops a run.
     pub(super) fn emit(&self, event: impl Into<Event>) {
         _ = self.events.emit(event);
     }
 
-    /// Calls one of the executor's tools, through the door that every call goes through.
+    /// Calls one of the executor's tools through the engine.
     pub(super) async fn call_tool(&self, name: &str, args: Value) -> Result<Value> {
         let reply = self.engine.run(name, args, self.call()).await;
         let data = reply.data.unwrap_or_default();
@@ -190,8 +190,9 @@ impl Executor {
         self.call_tool("mark_task_status", json!({ "taskId": task, "status": status })).await.map(|_| ())
     }
 
-    /// Executes until all is merged, nothing can go on, somebody must decide, or it is cancelled. [`Error::RunHeld`]: the
-    /// run is planned or executed elsewhere. [`Error::LeaseLost`]: another executor has taken it over meanwhile.
+    /// Executes until everything is merged, nothing can continue, a decision is needed, or it is cancelled.
+    /// [`Error::RunHeld`]: the run is planned or executed elsewhere. [`Error::LeaseLost`]: another executor has taken
+    /// over.
     pub async fn run(&self, cancel: &CancellationToken) -> Result<RunSummary> {
         self.errand.artifacts.claim().await?;
         let summary = self.run_claimed(cancel).await;
@@ -203,7 +204,7 @@ impl Executor {
     async fn run_claimed(&self, cancel: &CancellationToken) -> Result<RunSummary> {
         let (orders, mut ordered) = mpsc::unbounded_channel::<TaskFuture<'_>>();
         let (tells, told) = mpsc::unbounded_channel();
-        // The agents work on while this one merges, asks the captain, or waits for git.
+        // Agents continue while this one merges, asks the captain or waits for git.
         let crew = async {
             let mut working: FuturesUnordered<TaskFuture<'_>> = FuturesUnordered::new();
             loop {
@@ -223,7 +224,7 @@ impl Executor {
         }
     }
 
-    /// Decides what is done next, again and again.
+    /// The scheduling loop.
     async fn schedule_loop<'a>(
         &'a self,
         cancel: &CancellationToken,
@@ -403,7 +404,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Says how the run ended, or why it rests; a run whose tasks are all merged ends in its base branch.
+    /// Records how the run ended or why it is paused; a fully merged run is merged into its base branch.
     async fn finish(
         &self,
         room: &CallArtifacts<'_>,

@@ -1,5 +1,5 @@
-//! Follow-ups of walkthroughs that speak of something broken: an agent of type 1 takes up each of them at once, on a branch
-//! of its own beside the plan. What it did waits on that branch for a person; the run merges nothing that was not planned.
+//! Urgent follow-ups of walkthroughs: a type 1 agent works on each, on a separate branch outside the plan. The branch
+//! waits for a review; the run merges nothing unplanned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,7 @@ impl Executor {
     pub(super) fn run_followup(&self, id: String, what: FollowUp, cancel: CancellationToken) -> TaskFuture<'_> {
         async move {
             let done = self.execute_followup(&id, &what, &cancel).await;
-            // What an executor that stops leaves undone, the next one does.
+            // The next executor continues what a stopped one leaves.
             if !cancel.is_cancelled() || done.is_ok() {
                 let status = if done.is_ok() { FollowUpStatus::Completed } else { FollowUpStatus::Failed };
                 let error = done.err().map(|it| it.to_string());

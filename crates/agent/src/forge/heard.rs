@@ -1,4 +1,4 @@
-//! What was heard of an agent, and what it is worth.
+//! The results of an agent, and whether they count.
 
 use helve_contract::{Error, Reply, Result};
 
@@ -17,7 +17,7 @@ impl AgentOutcome {
     }
 }
 
-/// How the calls of an agent went. What it says of its work is worth no more than that.
+/// Statistics of an agent's calls, to verify its claims.
 #[derive(Debug, Default)]
 pub(super) struct CallStats {
     total: usize,
@@ -31,7 +31,7 @@ pub(super) struct CallStats {
 
 impl CallStats {
     pub(super) fn record(&mut self, name: &str, reply: &Reply) {
-        // To tell of one's work is no work.
+        // Reporting is not work.
         if name == "emit_walkthrough" {
             return;
         }
@@ -45,7 +45,7 @@ impl CallStats {
         self.commands_run += usize::from(is_command && !reply.is_error);
     }
 
-    /// An agent that says it is done must have done something.
+    /// Requires that a finished agent has done something.
     pub(super) fn require_work(&self) -> Result<()> {
         let Self { total: all, succeeded: well, last_failure: why, .. } = self;
         if *all == 0 || *well > 0 {

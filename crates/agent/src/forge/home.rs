@@ -1,4 +1,4 @@
-//! Where runs live in a repository: `.forge`, which git does not see.
+//! The directory of runs in a repository: `.forge`, which git ignores.
 
 use std::{
     fs, io,
@@ -40,10 +40,10 @@ struct Owner {
     user: String,
 }
 
-/// The folder of all runs in a repository, as one user of one tenant sees it.
+/// The directory of all runs in a repository, for one user of one tenant.
 ///
-/// `artifacts/ID` and `runs/ID` belong to one run. `artifacts/LABEL` and `runs/LABEL` are links to them: the first one
-/// also reserves the label, because only one process can make it.
+/// `artifacts/ID` and `runs/ID` belong to one run. `artifacts/LABEL` and `runs/LABEL` are links to them: the first
+/// one also reserves the label, because only one process can create it.
 #[derive(Clone)]
 pub struct ForgeDir {
     repo: PathBuf,
@@ -53,7 +53,7 @@ pub struct ForgeDir {
 }
 
 impl ForgeDir {
-    /// The folder of a repository's runs; it is made if it is not there.
+    /// The directory of a repository's runs; it is made if it is not there.
     pub fn open(repo: &Path, tenant: &str, user: &str) -> io::Result<Self> {
         let repo = fs::canonicalize(repo)?;
         let artifacts = FileArtifacts::at(&repo.join(".forge"));
@@ -117,7 +117,7 @@ impl ForgeDir {
         git.join(&name).exists() || packed.lines().any(|line| line.ends_with(&format!(" {name}")))
     }
 
-    /// Notes that the run's branch is its own, before it is made. `false`: it was noted before.
+    /// Records that the run owns its branch, before the branch exists. `false`: it was recorded before.
     pub(super) fn claim_branch(&self, run: &Run) -> io::Result<bool> {
         let mark = self.path().join("runs").join(&run.id).join("branch");
         match fs::File::create_new(mark) {
@@ -137,7 +137,7 @@ impl ForgeDir {
         &self.repo
     }
 
-    /// The folder itself.
+    /// The directory itself.
     pub fn path(&self) -> PathBuf {
         self.repo.join(".forge")
     }

@@ -1,4 +1,4 @@
-//! One executor at a time in a repository. The kernel lets go of the lock when its holder dies.
+//! The executor lock: one executor per repository. The kernel releases it when its holder dies.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},

@@ -1,4 +1,4 @@
-//! Branches come together: into the branch of the run first, into the base in the end.
+//! Merges branches: into the run's branch first, into the base at the end.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -51,9 +51,8 @@ impl Executor {
         ))
     }
 
-    /// Merges what is ready for it. A refinery's branch brings with it what it merged; a task that no refinery waits for,
-    /// or that another task waits for, is merged alone. Whether a change of the plan was asked for, because something
-    /// does not fit.
+    /// Merges ready branches. A refinery's branch includes what it merged; a task without a refinery, or with
+    /// dependents, is merged alone. Returns whether a conflict led to a change request.
     pub(super) async fn merge_ready(&self, room: &CallArtifacts<'_>, dag: &Dag) -> Result<bool> {
         let status = room.status(dag).await?;
         if status.nodes.values().all(|it| it.status != TaskStatus::MergeReady) {
@@ -135,7 +134,7 @@ impl Executor {
         Ok(files.into_iter().collect())
     }
 
-    /// Asks for a change of the plan, because a branch does not fit. Once is enough; whether this was that once.
+    /// Requests a change of the plan because of a conflict, once. Returns whether it did.
     async fn request_change(
         &self,
         room: &CallArtifacts<'_>,
@@ -170,8 +169,8 @@ impl Executor {
         self.forge_dir.path().join("runs").join(&self.run.id).join("landing")
     }
 
-    /// Whether the changes in the work tree come from a landing that was cut off: a note says so, and every file is as it
-    /// was before, or as it will be.
+    /// Whether the changes in the work tree come from an interrupted landing: a marker exists, and every file has its
+    /// old or new content.
     async fn is_interrupted_landing(&self, git: &Git<'_>, note: &Path, base: &str, tip: &str) -> Result<bool> {
         if !note.exists() {
             return Ok(false);
@@ -182,8 +181,8 @@ impl Executor {
         Ok(!new.lines().any(|file| old.contains(file)))
     }
 
-    /// Removes locks of git that an executor left which is gone. Only one works at a time, so nobody holds those of its own
-    /// branches; those of the work tree are its own only if it was moving the base on.
+    /// Removes stale git locks. Only one executor works at a time, so locks of its branches are stale; those of the
+    /// work tree only if it was landing.
     pub(super) fn remove_stale_locks(&self) {
         let refs = self.forge_dir.repo().join(".git/refs/heads");
         for ours in ["forge", "forge-run"] {
@@ -200,7 +199,7 @@ impl Executor {
         }
     }
 
-    /// Brings the run's branch into the base. What cannot be done without harm is said instead.
+    /// Merges the run's branch into the base. Returns a message if that is not safe.
     pub(super) async fn merge_into_base(&self) -> Result<Option<String>> {
         let call = self.call();
         let git = self.git(&call).await?;
@@ -225,7 +224,7 @@ impl Executor {
             if !changed.is_empty() && !self.is_interrupted_landing(&git, &landing, &base, &tip).await? {
                 return by_hand(&format!("`{}` is checked out with changes in {}", self.base, changed.join(", ")));
             }
-            // Whoever is killed in between leaves a note: what is half done then is ours, and can be done again.
+            // A killed process leaves the marker: the partial result is the executor's and can be redone.
             fs::write(&landing, "").map_err(|error| Error::Internal(error.into()))?;
             let merge: &[&str] = if changed.is_empty() {
                 &["merge", "--quiet", "--ff-only", "--no-stat", &tip]
@@ -244,7 +243,7 @@ impl Executor {
     }
 }
 
-/// Removes the locks beneath a folder of branches.
+/// Removes the locks beneath a directory of branches.
 fn remove_locks(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -1,7 +1,6 @@
-//! Planned runs: a graph of tasks, agents that work on branches, refineries that merge them.
+//! Planned runs: a task graph, agents on branches, and refineries that merge them.
 //!
-//! Everything that a run is lies in its artifacts and in git; an [`Executor`] that was killed is followed by another one
-//! that reads them and goes on.
+//! A run consists of its artifacts and git; after a killed [`Executor`], the next one reads them and continues.
 
 mod captain;
 mod changes;

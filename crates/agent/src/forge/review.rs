@@ -1,4 +1,4 @@
-//! What a walkthrough tells the executor: risks, doubts, things to do next.
+//! Evaluates a walkthrough: risks, low confidence and follow-ups.
 
 use helve_contract::events::{ConflictPotential, Event, ReviewLowConfidence, TaskFollowup, TaskRisk};
 use helve_tools::artifacts::Walkthrough;

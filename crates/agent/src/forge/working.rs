@@ -1,4 +1,4 @@
-//! One task: a branch, a work tree, an agent, and what becomes of its work.
+//! One task: its branch, work tree, agent and result.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -109,8 +109,8 @@ impl Executor {
         })
     }
 
-    /// Counts the attempt up until its branch is free. Runs of one repository may have tasks of the same name, and a branch
-    /// that is there before the attempt begins belongs to another run.
+    /// Increments the attempt until its branch name is free. Runs of one repository may have tasks with the same
+    /// name.
     async fn skip_taken_branches(&self, room: &CallArtifacts<'_>, dag: &Dag, task: &str) -> Result<()> {
         let call = self.call();
         let git = self.git(&call).await?;
@@ -185,7 +185,7 @@ impl Executor {
         Ok(prompts::refinery_prompt(node, &document, branch, &sources))
     }
 
-    /// Lets an agent work, and listens whether it lives. `Err` has when it was last heard of.
+    /// Runs an agent and watches its liveness. `Err` contains when it was last active.
     pub(super) async fn run_with_heartbeat(
         &self,
         (task, attempt): (&str, u32),
@@ -331,7 +331,7 @@ impl Executor {
             .update_status(&dag, |status| {
                 if let Some(node) = status.nodes.get_mut(task) {
                     node.last_error = Some(why.chars().take(2000).collect());
-                    // What was not the task's fault costs it no attempt.
+                    // An executor failure does not count as an attempt.
                     node.max_attempts += u32::from(fault == FailureCause::Executor);
                     status.version += 1;
                 }
@@ -345,7 +345,7 @@ impl Executor {
         Ok(state)
     }
 
-    /// Takes over the work of an agent that has ended: it must have told what it did, and its branch must hold it.
+    /// Accepts the work of a finished agent: it needs a walkthrough, and its branch must contain the work.
     async fn accept_work(
         &self,
         room: &CallArtifacts<'_>,
@@ -446,7 +446,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Puts right what an executor left that is gone: work that was told is taken over, the rest is done again.
+    /// Recovers after a killed executor: reported work is accepted, the rest is repeated.
     pub(super) async fn recover(&self, room: &CallArtifacts<'_>) -> Result<()> {
         let dag = room.dag().await?;
         let status = room.status(&dag).await?;
@@ -487,7 +487,7 @@ pub(super) fn dependency_branches(node: &DagNode, status: &DagStatus) -> Result<
     node.dependencies.iter().map(branch).collect()
 }
 
-/// Whose fault it is that an attempt came to nothing.
+/// Whose error it is that an attempt came to nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FailureCause {
     /// The task's, or its agent's.
@@ -537,8 +537,7 @@ async fn run_to_completion(agent: &Agent, supervisor: &Supervisor, words: String
 #[derive(Default)]
 struct Liveness {
     last_event: Timestamp,
-    /// Calls that run, and agents of its own: as long as they do, it waits for them and may be silent. Their own limits
-    /// end them.
+    /// Running calls and sub-agents: while they run, the agent may be silent. Their own limits end them.
     busy: HashSet<String>,
     calls: CallStats,
     pending_text: String,
@@ -549,7 +548,7 @@ impl Liveness {
     /// Takes an event in. What the agent has said, when it is through with it.
     fn observe(&mut self, event: &AgentEvent, now: Timestamp) -> Option<(String, ContentKind)> {
         match event {
-            // The endpoint that does not answer is what silence is about.
+            // Silence of the endpoint must not count as activity.
             AgentEvent::Retrying { .. } => return None,
             AgentEvent::ToolCallStarted { id, .. } | AgentEvent::SubAgent { id, ended: false, .. } => {
                 _ = self.busy.insert(id.clone());

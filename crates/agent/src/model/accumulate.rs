@@ -1,4 +1,4 @@
-//! Calls of tools out of the pieces of a stream, whatever order and shape the pieces come in.
+//! Assembles tool calls from stream chunks, in whatever order and shape they arrive.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ impl Accumulator {
 
     /// The place of the call that a piece belongs to.
     fn find_or_add(&mut self, index: Option<u64>, id: &str, name: &str) -> usize {
-        // Some number every call 0 and tell them apart by id alone.
+        // Some endpoints number every call 0 and distinguish them only by id.
         let other_id = |slot: &PartialCall| !id.is_empty() && !slot.id.is_empty() && slot.id != id;
         let same_id = |slot: &PartialCall| !id.is_empty() && slot.id == id;
         let found = match index {

@@ -1,4 +1,4 @@
-//! Where a model is: address, key, name, and how patient to be.
+//! The endpoint of a model: URL, key, name and timeouts.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -15,7 +15,7 @@ pub struct Endpoint {
     pub context_window: Option<u64>,
     /// What it costs, where that is known.
     pub prices: Option<Prices>,
-    /// How patient to be.
+    /// The timeouts.
     pub timeouts: Timeouts,
     /// How often a request is sent at most.
     pub max_attempts: u32,
@@ -52,7 +52,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// How patient to be.
+/// The timeouts of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Until the connection stands.
@@ -88,7 +88,7 @@ pub struct Prices {
     pub completion: f64,
 }
 
-/// A key. It is sent, and never shown.
+/// An API key. It is sent, and never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey {
     value: String,

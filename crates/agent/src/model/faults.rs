@@ -1,4 +1,4 @@
-//! What can go wrong with an endpoint, in words that say the next step.
+//! Errors of an endpoint, with the next step.
 
 use std::time::Duration;
 
@@ -198,7 +198,7 @@ fn error_message(at: &Endpoint, body: &str) -> String {
     if words.trim().is_empty() { "it says nothing more".to_owned() } else { sanitize_message(at, words) }
 }
 
-/// Words of a stranger: in one line, not long, and without the key.
+/// Sanitises untrusted text: one line, bounded, without the key.
 fn sanitize_message(at: &Endpoint, words: &str) -> String {
     let line: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let line: String = line.chars().filter(|it| !it.is_control()).take(300).collect();

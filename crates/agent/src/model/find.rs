@@ -1,4 +1,4 @@
-//! Finds a model: what is configured, a well-known key, or a server that listens on this machine.
+//! Discovers a model: the configuration, a well-known key, or a local server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Models: what is asked, what is answered, and who answers.
+//! Models: requests, answers and the trait of model clients.
 
 mod accumulate;
 mod embeddings;
@@ -37,8 +37,8 @@ pub trait Model: Send + Sync {
     fn api(&self) -> &'static str {
         "chat"
     }
-    /// Answers. Pieces go to `ear` as they come; only a complete answer is returned. Retries are done inside, as long
-    /// as nothing was said yet.
+    /// Completes a request. Chunks go to `ear` as they arrive; only a complete answer is returned. It retries as long
+    /// as nothing was streamed.
     async fn complete(&self, ask: &ModelRequest<'_>, ear: &StreamSink<'_>) -> Result<ModelResponse, ModelError>;
 }
 
@@ -49,7 +49,7 @@ pub type StreamSink<'a> = dyn Fn(StreamChunk<'_>) + Send + Sync + 'a;
 pub struct ModelRequest<'a> {
     /// The system prompt.
     pub system_prompt: &'a str,
-    /// The conversation, in order.
+    /// The session, in order.
     pub messages: &'a [Message],
     /// The tools, as function definitions.
     pub tools: &'a [Value],
@@ -105,19 +105,19 @@ pub struct ToolCall {
 /// Why there is no answer. The words are for the user and say the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// Nobody waits any more; what was said so far.
+    /// The request was cancelled; contains the text so far.
     #[error("cancelled")]
     Cancelled {
         /// What was said so far.
         said: String,
     },
-    /// The conversation does not fit into the model's window.
+    /// The session does not fit into the model's window.
     #[error("{0}")]
     ContextTooLong(String),
-    /// The key is missing or wrong, the model does not exist, the request is refused: asking again does not help.
+    /// The key is missing or wrong, the model does not exist, or the request is refused: a retry does not help.
     #[error("{0}")]
     Refused(String),
-    /// The endpoint cannot be reached or answers nonsense; asking again was tried.
+    /// The endpoint is unreachable or returns invalid data; retries failed.
     #[error("{0}")]
     Unreachable(String),
     /// The stream broke in the middle; what was said so far.

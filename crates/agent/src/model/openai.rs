@@ -1,4 +1,4 @@
-//! A model behind OpenAI's chat completions, which nearly everybody speaks.
+//! A client for OpenAI's chat completions API.
 
 use std::{
     net::IpAddr,
@@ -84,7 +84,7 @@ impl OpenAi {
         *self.prices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks until there is an answer, it is clear that there will be none, or something was said.
+    /// Retries until there is an answer, a fatal error, or streamed text.
     async fn complete_with_retries(
         &self,
         ask: &ModelRequest<'_>,
@@ -124,8 +124,7 @@ impl OpenAi {
         change(&mut self.refuses.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// How long to wait: what the endpoint asks for, or twice as long every time, with a share of chance so that many
-    /// clients do not come back at once.
+    /// The retry delay: what the endpoint requests, or exponential backoff with jitter.
     fn retry_delay(&self, tried: u32, after: Option<Duration>) -> Duration {
         let times = &self.endpoint.timeouts;
         let usual = times.backoff.saturating_mul(1 << (tried - 1).min(16));
@@ -446,7 +445,7 @@ impl<'a> ModelResponseBuilder<'a> {
     }
 }
 
-/// The address of something at an endpoint. A key does not travel in the clear through the world.
+/// The URL of an API path. A key is not sent without TLS to a public host.
 pub(crate) fn endpoint_url(endpoint: &Endpoint, what: &str) -> Result<Url, ModelError> {
     let base = endpoint.base_url.trim().trim_end_matches('/').trim_end_matches("/chat/completions");
     let url = Url::parse(&format!("{base}/{what}"))
@@ -480,9 +479,9 @@ fn is_private_network(url: &Url) -> bool {
 }
 
 pub(crate) fn http_client(endpoint: &Endpoint, url: &Url) -> Result<Client, ModelError> {
-    // A second call finds it installed, which is as good.
+    // An error means that a provider is already installed, which is sufficient.
     _ = rustls::crypto::ring::default_provider().install_default();
-    // A redirect would carry the conversation, and perhaps the key, to somebody else.
+    // A redirect would send the session, and perhaps the key, to another host.
     let mut client = Client::builder().redirect(Policy::none()).connect_timeout(endpoint.timeouts.connect);
     if url.scheme() == "http" {
         client = client.tls_certs_only([]);

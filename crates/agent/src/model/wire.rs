@@ -1,4 +1,4 @@
-//! A conversation in OpenAI's form, such as the strictest provider takes it.
+//! Converts a session to OpenAI's format, as the strictest provider accepts it.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(crate) struct UnsupportedFeatures {
     pub(crate) usage: bool,
     /// `max_tokens`, in favour of `max_completion_tokens`.
     pub(crate) max_tokens: bool,
-    /// Pictures.
+    /// images.
     pub(crate) images: bool,
 }
 
@@ -28,7 +28,7 @@ pub(crate) const REASONING_DETAILS: &str = "reasoning_details";
 /// The field of a call with what the provider attached to it, for example a signature.
 pub(crate) const EXTRA_CONTENT: &str = "extra_content";
 
-/// How many pictures are sent at most; the newest ones.
+/// How many images are sent at most; the newest ones.
 const MAX_IMAGES: usize = 8;
 
 /// The body of a request.
@@ -46,7 +46,7 @@ pub(crate) fn request_body(ask: &ModelRequest<'_>, model: &str, refuses: Unsuppo
     body
 }
 
-/// Whether a request has pictures.
+/// Whether a request has images.
 pub(crate) fn has_images(ask: &ModelRequest<'_>) -> bool {
     ask.messages.iter().flat_map(|it| &it.parts).any(is_image)
 }
@@ -82,9 +82,9 @@ struct MessageConverter<'a> {
     /// Calls that wait for their results: the id that is sent, and the one that is kept.
     open_calls: Vec<(String, String)>,
     used: BTreeSet<String>,
-    /// Pictures that tools answered with; they follow when all calls are answered.
+    /// images that tools answered with; they follow when all calls are answered.
     pending_images: Vec<Value>,
-    /// How many of the pictures that come are left out.
+    /// How many of the images that come are left out.
     skip: usize,
 }
 
@@ -102,7 +102,7 @@ impl MessageConverter<'_> {
         }
     }
 
-    /// Words of the user. Two messages in a row become one, because some models take no other.
+    /// Adds user parts. Consecutive user messages are merged, because some models require it.
     fn push_user_parts(&mut self, parts: impl IntoIterator<Item = Value>) {
         let last = self.out.last_mut().filter(|it| it["role"] == "user");
         let mut all = match last.map(|it| it["content"].take()) {
@@ -193,7 +193,7 @@ impl MessageConverter<'_> {
                     answered = at.is_some();
                     if let Some(at) = at {
                         let (id, _) = self.open_calls.remove(at);
-                        // A failed result says so itself: the engine put the dialect's prefix before it.
+                        // A failed result contains the dialect's prefix.
                         self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
                     }
                 }
@@ -206,7 +206,7 @@ impl MessageConverter<'_> {
         }
     }
 
-    /// A picture, or words in its place.
+    /// An image, or words in its place.
     fn image_part(&mut self, part: &MessagePart) -> Value {
         let MessagePart::Binary { path, mime_type, data } = part else { return Value::Null };
         let words = |why: &str| json!({ "type": "text", "text": format!("[{mime_type} of {path}: {why}]") });

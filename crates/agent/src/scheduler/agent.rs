@@ -1,4 +1,4 @@
-//! A run is a turn of an agent: in a conversation of its own, or in the one that made the schedule.
+//! Runs a schedule as an agent turn: in a separate session, or in the one that created it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use helve_tools::schedule::RUN_PREFIX;
 use super::{NOTIFY_MARKER, RunOutcome, ScheduleRunner, conclude::schedule_title};
 use crate::{Agent, AgentEvent, AgentListener, Budget, SessionFactory, SessionSpec, TurnOutcome, TurnStopReason};
 
-/// Brings a message into a conversation that goes on in this process.
+/// Brings a message into a session that goes on in this process.
 #[async_trait]
 pub trait SessionDelivery: Send + Sync {
-    /// Says something in a conversation, and waits for the answer. `None`: it is not open here.
+    /// Says something in a session, and waits for the answer. `None`: it is not open here.
     async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<RunOutcome>;
-    /// Adds a note to a conversation, which its model reads at the next turn. `false`: it is not open here.
+    /// Adds a note to a session, which its model reads at the next turn. `false`: it is not open here.
     async fn note(&self, _session: &str, _text: &str) -> bool {
         false
     }
@@ -32,7 +32,7 @@ pub struct AgentRunner {
     pub mode: Option<Mode>,
     /// What a run may cost; the operator's alone.
     pub budget: Budget,
-    /// The conversations that are open in this process, where there are any.
+    /// The sessions that are open in this process, where there are any.
     pub open_sessions: Option<Arc<dyn SessionDelivery>>,
     /// Who hears what happens in a run.
     pub listener: AgentListener,
@@ -58,7 +58,7 @@ impl AgentRunner {
         cancel: CancellationToken,
     ) -> helve_contract::Result<RunOutcome> {
         let need = SessionSpec {
-            // A conversation of its own has no history: every run begins anew.
+            // A session of its own has no history: every run begins anew.
             id: schedule.session.clone().unwrap_or_else(|| format!("{RUN_PREFIX}{}", schedule.id)),
             dialect: schedule.dialect.clone(),
             user: Some(schedule.user.clone()),
@@ -118,9 +118,8 @@ impl ScheduleRunner for AgentRunner {
 /// How long to wait before the session of an earlier attempt is looked at again.
 const HELD_POLL: Duration = Duration::from_millis(250);
 
-/// Removes the conversation of the run before. An earlier attempt at this run may still hold its session, because its
-/// process was killed a moment ago or has not yet noticed that it lost the run: waits until that lease ends.
-/// `false`: cancelled meanwhile.
+/// Removes the session of the previous run. An earlier attempt may still hold it, because its process was just killed
+/// or has not noticed the loss: waits until that lease ends. `false`: cancelled meanwhile.
 async fn begin_anew(session: &Session, cancel: &CancellationToken) -> helve_contract::Result<bool> {
     loop {
         match session.ports.store.delete_session(&session.id).await {

@@ -1,4 +1,4 @@
-//! What follows from a run: what is kept, who is told, whether the schedule goes on.
+//! Concludes a run: what is stored, who is notified, whether the schedule continues.
 
 use helve_contract::{
     jiff::Timestamp,
@@ -38,7 +38,7 @@ pub(super) fn conclude(
     let failures = match fired.status {
         ScheduleRunStatus::Success | ScheduleRunStatus::Running => 0,
         ScheduleRunStatus::Failed | ScheduleRunStatus::Refused => schedule.failures.saturating_add(1),
-        // Somebody stopped it: that says nothing about the task.
+        // A cancelled run says nothing about the task.
         ScheduleRunStatus::Cancelled => schedule.failures,
     };
     let refused = fired.status == ScheduleRunStatus::Refused;
@@ -52,7 +52,7 @@ pub(super) fn conclude(
         (false, _) => None,
     };
     let told = match schedule.notification {
-        // What was said in a conversation need not be told a second time.
+        // What was said in a session need not be told a second time.
         Notification::Always => schedule.session.is_none() || schedule.channel.is_some(),
         Notification::Conditional => marked,
         Notification::Never => false,

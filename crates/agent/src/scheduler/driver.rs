@@ -1,4 +1,4 @@
-//! The loop that looks for what is due, and what keeps each run.
+//! The scheduler loop: finds due schedules and supervises runs.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,8 @@ use super::{
     plan::{DueAction, decide_due_action},
 };
 
-/// A clock that went back by more than this was wrong before; schedules that it took into the future are planned anew.
+/// A larger regression means that the clock was wrong before; schedules that it moved into the future are
+/// rescheduled.
 const MAX_CLOCK_REGRESSION: Duration = Duration::from_secs(3600);
 
 /// Runs schedules when they are due. Cheap to clone; clones are one driver.
@@ -42,18 +43,18 @@ struct SchedulerInner {
     owner: String,
     /// What runs here, by the id of the run: what stops it, and its lease.
     running: Mutex<HashMap<String, (CancellationToken, Lease)>>,
-    /// Rung whenever a run is over.
+    /// Notified whenever a run has ended.
     run_finished: Bell,
     clock_readings: Mutex<Option<ClockReadings>>,
     shutdown: CancellationToken,
 }
 
-/// What the clocks showed at the last look.
+/// The clock readings at the last tick.
 #[derive(Clone, Copy)]
 struct ClockReadings {
     wall: Timestamp,
     steady: Instant,
-    /// Until then no run of others is taken over: their claims only look old because the clock jumped.
+    /// Until then no run is taken over: claims only look expired because the clock jumped.
     no_takeover_until: Option<Instant>,
 }
 
@@ -108,7 +109,7 @@ impl Scheduler {
         self
     }
 
-    /// Looks once: takes over what others left behind, and begins what is due. It does not wait for the runs.
+    /// One tick: takes over abandoned runs and starts due ones. It does not wait for the runs.
     pub async fn tick(&self) -> Result<TickSummary> {
         let now = self.inner.store.time().await?;
         let may_take_over = self.handle_clock_jump(now).await?;
@@ -133,7 +134,7 @@ impl Scheduler {
         Ok(tick)
     }
 
-    /// Runs one schedule now, whether it is due or not, and waits for its end. `None`: it runs already, or is gone.
+    /// Runs one schedule now and waits for its end. `None`: it is already running, or does not exist.
     pub async fn run_now(&self, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
         let now = self.inner.store.time().await?;
         let Some(claimed) = self.claim(schedule, now, None, 0, OverlapPolicy::Manual).await? else { return Ok(None) };
@@ -142,7 +143,7 @@ impl Scheduler {
         self.inner.store.run(&id).await
     }
 
-    /// Looks again and again until `cancel` is set. Runs that are cut off then are released, for the next driver.
+    /// Ticks until `cancel` is set. Interrupted runs are released for the next driver.
     pub async fn run_loop(&self, cancel: CancellationToken) {
         loop {
             if let Err(error) = self.tick().await {
@@ -189,7 +190,7 @@ impl Scheduler {
         }
     }
 
-    /// Sees to jumps of the clock. Whether claims of others can be judged by it.
+    /// Handles clock jumps. Returns whether the claims of others can be judged.
     async fn handle_clock_jump(&self, now: Timestamp) -> Result<bool> {
         let lease = self.inner.settings.lease;
         let steady = Instant::now();
@@ -341,7 +342,7 @@ impl Scheduler {
         tokio::spawn(async move { here.run_claimed(schedule, claimed).await });
     }
 
-    /// Fires a run, prolongs its claim while it lasts, and keeps how it went.
+    /// Runs a claimed occurrence, renews its lease, and stores the result.
     async fn run_claimed(&self, schedule: Schedule, claimed: ClaimedRun) {
         let ClaimedRun { run, lease } = claimed.clone();
         let cancel = {
@@ -364,7 +365,7 @@ impl Scheduler {
             }
             () = self.inner.shutdown.cancelled() => {
                 cancel.cancel();
-                // Released and not ended: whoever drives next begins it again.
+                // Released, not finished: the next driver starts it again.
                 let _ = self.inner.store.release(&lease).await;
                 return self.on_lease_lost(&schedule, &run, &cancel);
             }

@@ -1,7 +1,7 @@
-//! Runs schedules when they are due: claims each occurrence, fires it, and keeps how it went.
+//! The scheduler: claims each due occurrence, runs it, and stores the result.
 //!
-//! Several processes may drive one store. An occurrence is started by one of them; where that one dies in the middle,
-//! another takes it over and labels it as a further attempt.
+//! Several processes may drive one store. One of them starts an occurrence; if it dies, another takes it over and
+//! labels it as a further attempt.
 
 mod agent;
 mod conclude;

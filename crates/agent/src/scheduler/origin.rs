@@ -1,4 +1,4 @@
-//! Delivers results of schedules to the conversation that made them.
+//! Delivers results of schedules to the session that created them.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use helve_contract::{
 
 use super::{ScheduleNotifier, SessionDelivery};
 
-/// Adds each result to the conversation that made the schedule, and passes it on: to the schedule's channel where it has
-/// one, and to nobody else where the conversation got it.
+/// Adds each result to the session that created the schedule. It also goes to the schedule's channel, if it has one;
+/// otherwise to the next notifier only if the session did not get it.
 pub struct ToOrigin {
-    /// Where conversations are kept.
+    /// Where sessions are kept.
     pub store: Arc<dyn Store>,
-    /// The conversations that are open in this process, where there are any.
+    /// The sessions that are open in this process, where there are any.
     pub live: Option<Arc<dyn SessionDelivery>>,
     /// Who else is told: a channel, or the log.
     pub next: Arc<dyn ScheduleNotifier>,
@@ -33,7 +33,7 @@ impl ScheduleNotifier for ToOrigin {
 
 impl ToOrigin {
     async fn deliver(&self, schedule: &Schedule, text: &str) -> bool {
-        // What runs in a conversation has said there what it has to say.
+        // What runs in a session has said there what it has to say.
         let origin = schedule.origin.as_deref().filter(|_| schedule.session.is_none());
         let Some(origin) = origin else { return false };
         let note = note(schedule, text);
@@ -45,7 +45,7 @@ impl ToOrigin {
         self.append(origin, &schedule.user, note).await.unwrap_or(false)
     }
 
-    /// Leaves a note in the inbox of a conversation that is not open here.
+    /// Leaves a note in the inbox of a session that is not open here.
     async fn append(&self, session: &str, user: &str, text: String) -> helve_contract::Result<bool> {
         let record = self.store.get_session(session).await?;
         if record.is_none_or(|it| it.user != user) {
@@ -56,7 +56,7 @@ impl ToOrigin {
     }
 }
 
-/// What the conversation reads: the result as data, between marks that it cannot end itself.
+/// What the session reads: the result as data, between marks that it cannot end itself.
 fn note(schedule: &Schedule, text: &str) -> String {
     let name = schedule.name.as_deref().unwrap_or(&schedule.id).replace(['"', '<', '>'], "'");
     let text = text.trim().replace("</schedule_result", "&lt;/schedule_result");

@@ -1,4 +1,4 @@
-//! What to do about a schedule that is due: run it, or leave occurrences out.
+//! Decides about a due schedule: run it, or skip occurrences.
 
 use std::time::Duration;
 

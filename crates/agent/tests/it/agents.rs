@@ -1,4 +1,4 @@
-//! Agents that a conversation starts: never more rights than it has, and ended with it.
+//! Sub-agents: never more rights than their parent, and ended with it.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ use tokio::sync::Barrier;
 /// Where two agents meet, if both work at the same time.
 static MEETING: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(2));
 
-/// A model that does what the last words of the user say.
+/// A model that follows the user's last message.
 struct Puppet(&'static str);
 
 #[async_trait]
@@ -99,7 +99,7 @@ impl Model for Puppet {
     }
 }
 
-/// Makes children in the folder of the stories, and remembers what was needed.
+/// Makes children in the directory of the stories, and remembers what was needed.
 struct Shop {
     folder: tempfile::TempDir,
     store: SqliteStore,
@@ -363,7 +363,7 @@ async fn a_result_from_the_background_arrives() {
     let report = story.background("It is done").await;
     let done = story.ended(&report.id).await;
     assert_eq!((done.status, done.text.as_str()), (AgentStatus::Done, "It is done"));
-    // By the time its end is told, or soon after, the message waits for the conversation.
+    // By the time its end is told, or soon after, the message waits for the session.
     while story.events.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
@@ -420,7 +420,7 @@ async fn other_sessions_do_not_see_it() {
     story.supervisor.stop_all("main").await;
 }
 
-/// Runs one conversation that is not open.
+/// Runs one session that is not open.
 struct Waker;
 
 #[async_trait]

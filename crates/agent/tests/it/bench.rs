@@ -47,7 +47,7 @@ impl Bench {
         Self { agent, server, store, events, folder }
     }
 
-    /// The workspace's folder.
+    /// The workspace's directory.
     pub(crate) fn root(&self) -> PathBuf {
         fs::canonicalize(self.folder.path()).unwrap().join("w")
     }
@@ -66,7 +66,7 @@ impl Bench {
         fs::read_to_string(self.root().join("count.txt")).unwrap_or_default()
     }
 
-    /// What is kept of the conversation, a line a part.
+    /// What is kept of the session, a line a part.
     pub(crate) async fn kept(&self) -> Vec<String> {
         let here = self.root().display().to_string();
         let messages = self.store.messages("story", None, 10_000).await.unwrap();
@@ -85,7 +85,7 @@ impl Bench {
     }
 }
 
-/// An agent over a folder: `w` is the workspace, `store.db` the store.
+/// An agent over a directory: `w` is the workspace, `store.db` the store.
 pub(crate) fn agent(folder: &Path, url: &str) -> (Agent, SqliteStore) {
     let folder = fs::canonicalize(folder).unwrap();
     let dialect = by_name("claude").unwrap();

@@ -1,4 +1,4 @@
-//! A process that is killed at any moment loses no message that was kept, and the conversation goes on.
+//! A process that is killed at any moment loses no message that was kept, and the session goes on.
 
 use std::{
     io::{BufRead, BufReader},
@@ -27,7 +27,7 @@ fn next(request: &Value) -> ScriptStep {
     ScriptStep::calls([count(calls), look(calls + 1), look(calls + 2)]).with_text(format!("From {calls}."))
 }
 
-/// The process that is killed: it works on the conversation in a folder, and says each event aloud.
+/// The process that is killed: it works on the session in a directory, and says each event aloud.
 #[tokio::test]
 #[ignore = "only as a child of the story below"]
 async fn child() {

@@ -1,4 +1,4 @@
-//! One process at a time in a conversation: who is turned away, who writes nothing more, and how others reach it.
+//! One process at a time in a session: who is turned away, who writes nothing more, and how others reach it.
 
 use std::sync::Arc;
 

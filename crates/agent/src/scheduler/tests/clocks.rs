@@ -1,4 +1,4 @@
-//! Clocks that jump. Nothing storms, nothing stalls, nothing runs twice.
+//! Clock jumps: no bursts, no stalls, no double runs.
 
 use super::*;
 

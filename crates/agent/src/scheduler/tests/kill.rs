@@ -1,5 +1,5 @@
-//! Two processes drive one store, and are killed again and again. Every occurrence is begun once, or again with a
-//! label; none is missing.
+//! Two processes drive one store and are killed repeatedly. Every occurrence starts once, or again with a label; none
+//! is missing.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -12,7 +12,7 @@ use std::{
 
 use super::*;
 
-/// Set for a process that drives: the folder of the store.
+/// Set for a process that drives: the directory of the store.
 const FOLDER: &str = "HELVE_TEST_DRIVE";
 /// How many schedules share the occurrences.
 const SCHEDULES: u64 = 10;

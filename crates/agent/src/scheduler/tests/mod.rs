@@ -1,4 +1,4 @@
-//! Stories about the driver: a clock that is set by hand, a real store, and runs that do what the test says.
+//! Scheduler tests: a manual clock, a real store, and scripted runs.
 
 mod clocks;
 mod kill;

@@ -206,7 +206,7 @@ async fn a_result_goes_to_the_conversation_that_made_the_schedule() {
     let with_channel = Schedule { channel: Some("log:me".into()), ..schedule.clone() };
     notify.notify(&with_channel, "again").await;
     assert_eq!(next.0.lock().unwrap().len(), 1);
-    // Another user's conversation stays as it is, and one in the middle of a call until its holder moves the note in.
+    // Another user's session stays as it is, and one in the middle of a call until its holder moves the note in.
     let foreign = Schedule { user: "bob".into(), ..schedule.clone() };
     assert!(notify.notify(&foreign, "x").await);
     let call = MessagePart::ToolCall { id: "c".into(), name: "t".into(), input: "{}".into(), finished: true };
