@@ -1,8 +1,8 @@
-//! How often memory finds what answers a question: words alone, vectors alone, and both as Helve searches.
+//! Measures how often memory search finds the right note: lexical only, vectors only, and both combined.
 //!
 //! `cargo run --release -p helve-store --example recall -- FILE…` reads sets of notes with questions, either
 //! `{"notes": […], "q": [[question, number of the right note], …]}` (a list of numbers, where several are right), or
-//! conversations in the form of LoCoMo. A figure is the share of right notes among the first 1, 3, 5 and 10.
+//! sessions in the form of LoCoMo. A figure is the share of right notes among the first 1, 3, 5 and 10.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -88,7 +88,7 @@ fn read(value: &Value) -> Result<Vec<Set>> {
     value.as_array().context("neither notes nor conversations")?.iter().map(locomo).collect()
 }
 
-/// A conversation: each turn is a note that opens with its date and speaker. Questions that have no answer are left out.
+/// A session: each turn is a note that opens with its date and speaker. Questions that have no answer are left out.
 fn locomo(value: &Value) -> Result<Set> {
     let talk = value["conversation"].as_object().context("no conversation")?;
     let (mut notes, mut numbers) = (Vec::new(), HashMap::new());

@@ -1,4 +1,5 @@
-//! Artifacts of planned runs as files: `artifacts/RUN/…` for the artifacts, `runs/RUN/lease` for who holds the run.
+//! Artifacts of planned runs as files: `artifacts/RUN/…` for the artifacts, `runs/RUN/lease` for the lease of the
+//! run.
 
 use std::{
     collections::HashMap,
@@ -24,20 +25,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{Dir, DirLock, Privacy, blocking, explain, is_same};
 
-/// The folders beneath the top, and the file that says who holds a run.
+/// The directories beneath the top, and the file that says who holds a run.
 const ARTIFACTS: &str = "artifacts";
 const RUNS: &str = "runs";
 const LEASE: &str = "lease";
-/// The size of a lease's file. It is written in one piece, so that a kill leaves the old or the new one.
+/// The size of a lease file. It is written in one piece, so that a kill leaves the old or the new one.
 const LEASE_BYTES: usize = 512;
 /// How long a writer waits for another one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Artifacts as files beneath a folder, such as `.forge`. Cheap to clone; clones share the leases that are held.
+/// Artifacts as files beneath a directory, such as `.forge`. Cheap to clone; clones share the held leases.
 ///
-/// A version is the hash of the content, so a file that a person edits has a new one. A claim holds a lock of the kernel
-/// on the run's lease file: it ends with the process, and never while the process lives. The number of the claim is in the
-/// file, and every write with a lease compares it. Writers of one run exclude each other by a lock on the run's folder.
+/// A version is the hash of the content, so an edited file has a new one. A claim holds a kernel lock on the run's
+/// lease file, which ends with the process and never before. The file contains the claim's epoch, and every write
+/// with a lease compares it. Writers of one run exclude each other by a lock on the run's directory.
 #[derive(Clone)]
 pub struct FileArtifacts {
     top: PathBuf,
@@ -56,7 +57,7 @@ impl Holder {
     fn read(file: &File) -> io::Result<Self> {
         let mut bytes = [0; LEASE_BYTES];
         let read = file.read_at(&mut bytes, 0)?;
-        // A file that is empty or was damaged names nobody. Owners differ, so an epoch that begins anew is harmless.
+        // An empty or damaged file names no holder. Owners differ, so a restarted epoch is harmless.
         Ok(serde_json::from_slice(bytes[..read].trim_ascii()).unwrap_or_default())
     }
 
@@ -70,7 +71,7 @@ impl Holder {
 }
 
 impl FileArtifacts {
-    /// The artifacts beneath a folder, which must exist.
+    /// The artifacts beneath a directory, which must exist.
     #[must_use]
     pub fn at(top: &Path) -> Self {
         Self { top: top.to_owned(), held: Arc::default() }
@@ -84,7 +85,7 @@ impl FileArtifacts {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder of a run that is locked for writers, and the lock.
+    /// The directory of a run that is locked for writers, and the lock.
     fn lock(&self, run: &str) -> io::Result<(Dir, DirLock)> {
         let dir = Dir::open(&self.top)?.make_dir(RUNS, Privacy::Usual)?.make_dir(run, Privacy::Usual)?;
         let lock = dir.lock(true, PATIENCE)?;
@@ -95,7 +96,7 @@ impl FileArtifacts {
         check_run_name(run)?;
         let (dir, _lock) = self.lock(run).map_err(|error| self.explain(error))?;
         let mut held = self.held();
-        // A file that was removed by hand excludes nobody any more.
+        // A deleted lease file excludes nobody.
         let own = held.remove(run).filter(|file| is_same(file, &dir, LEASE).unwrap_or(false));
         let is_own = own.is_some();
         let file = match own {
@@ -151,18 +152,18 @@ impl FileArtifacts {
         };
         let nobody = Holder { owner: String::new(), epoch: lease.epoch, pid: 0 };
         nobody.write(&file).map_err(|error| self.explain(error))?;
-        // A child process may hold the same open file for a moment, so it is not enough to close it here.
+        // A child process may briefly hold the same open file, so closing it here is not enough.
         _ = file.unlock();
         Ok(())
     }
 
-    /// Opens the folder of a path, and says what the file in it is called. `None`: the folder is not there.
+    /// Opens the parent directory of a path and returns the file name. `None`: the directory does not exist.
     fn find_parent<'a>(&self, run: &str, path: &'a str) -> io::Result<Option<(Dir, &'a str)>> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok(self.find_folder(run, folder)?.map(|dir| (dir, name)))
     }
 
-    /// Opens a folder of a run. `None`: it is not there.
+    /// Opens a directory of a run. `None`: it does not exist.
     fn find_folder(&self, run: &str, folder: &str) -> io::Result<Option<Dir>> {
         let mut dir = Dir::open(&self.top)?;
         for name in [ARTIFACTS, run].into_iter().chain(folder.split('/').filter(|it| !it.is_empty())) {
@@ -246,7 +247,7 @@ impl FileArtifacts {
         walk().map_err(|error| self.explain(error))
     }
 
-    /// [`ArtifactWorkload::runs`] without a runtime.
+    /// Lists the runs without a runtime.
     pub fn runs_now(&self) -> Result<Vec<String>> {
         let list = || {
             let Some(dir) = Dir::open(&self.top)?.find_dir(ARTIFACTS)? else { return Ok(Vec::new()) };
@@ -260,7 +261,7 @@ impl FileArtifacts {
     }
 }
 
-/// Adds the files beneath a folder. Hidden ones are none of ours: temporary files, and what other programs left.
+/// Adds the files beneath a directory. Skips hidden ones: temporary files and those of other programs.
 fn collect(dir: &Dir, folder: &str, paths: &mut Vec<String>) -> io::Result<()> {
     for (name, kind) in dir.entries()? {
         if name.starts_with('.') {

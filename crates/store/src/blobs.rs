@@ -1,4 +1,4 @@
-//! Blobs in a folder: one file each, named by the hash of its content.
+//! Blobs in a directory: one file each, named by the hash of its content.
 
 use std::{
     collections::HashSet,
@@ -25,10 +25,10 @@ const PIECE: usize = 256 << 10;
 /// How long a put waits for a removal, and a removal for puts.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Blobs in a folder of this user. Cheap to clone.
+/// Blobs in a directory of this user. Cheap to clone.
 ///
-/// A file is written under a temporary name, synced and renamed, with mode 0600. Links are not followed. Writers lock the
-/// folder together, and whoever removes something locks it alone, so a blob that was just put is never removed.
+/// A file is written under a temporary name, synced and renamed, with mode 0600. Links are not followed. Writers
+/// share a lock on the directory and removals hold it exclusively, so a blob that was just put is never removed.
 #[derive(Clone, Debug)]
 pub struct FileBlobs {
     folder: PathBuf,
@@ -36,26 +36,26 @@ pub struct FileBlobs {
 }
 
 impl FileBlobs {
-    /// The blobs of the default tenant beneath a folder, which is made with the first blob.
+    /// The blobs of the default tenant beneath a directory, which is created with the first blob.
     #[must_use]
     pub fn at(folder: &Path) -> Self {
         Self::for_tenant(folder, DEFAULT_TENANT)
     }
 
-    /// The blobs of a tenant beneath a folder.
+    /// The blobs of a tenant beneath a directory.
     #[must_use]
     pub fn for_tenant(folder: &Path, tenant: &str) -> Self {
         Self { folder: folder.join(tenant_folder(tenant)), limit: MAX_BLOB }
     }
 
-    /// Takes blobs of this size at most, and never more than [`MAX_BLOB`].
+    /// Sets the maximum blob size, up to [`MAX_BLOB`].
     #[must_use]
     pub fn with_limit(self, bytes: u64) -> Self {
         Self { limit: bytes.min(MAX_BLOB), ..self }
     }
 
     fn make(&self) -> io::Result<Dir> {
-        // The folder of all tenants is private too, and no link.
+        // The directory of all tenants is private too, and no link.
         if let Some(parent) = self.folder.parent() {
             Dir::make_private(parent)?;
         }
@@ -81,7 +81,7 @@ impl FileBlobs {
     fn open_file(&self, id: &BlobId) -> Result<Option<File>> {
         let Some(dir) = self.find()? else { return Ok(None) };
         match dir.open_file(&id.to_string()) {
-            // A folder, pipe or link is not what was put.
+            // A directory, pipe or link is not what was put.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Error::BlobDamaged(*id)),
             found => found.map_err(|error| self.explain(error)),
         }
@@ -144,7 +144,7 @@ impl FileBlobs {
     }
 }
 
-/// A blob that is being written. Nothing stays of it unless it is published.
+/// A blob being written. It is discarded unless it is published.
 struct Writer {
     // In this order: the file goes before the lock.
     temporary: Option<Temporary>,
@@ -162,7 +162,7 @@ impl Writer {
         Ok(&mut self.temporary.insert(temporary).file)
     }
 
-    /// Marks a blob as used now, if it is there and whole. A damaged one is written anew.
+    /// Marks a blob as used now, if it exists and is intact. A damaged one is written again.
     fn use_existing(&self, id: &BlobId) -> io::Result<bool> {
         let Ok(Some(mut file)) = self.dir.open_file(&id.to_string()) else { return Ok(false) };
         let (mut hasher, mut piece) = (Sha256::new(), vec![0; PIECE]);
@@ -192,7 +192,7 @@ fn mark_used(file: &File) -> io::Result<()> {
     Ok(futimens(file, &Timestamps { last_access: now, last_modification: now })?)
 }
 
-/// The name of a tenant's folder: the tenant itself where it is a plain name, or else a hash of it.
+/// The name of a tenant's directory: the tenant itself where it is a plain name, or else a hash of it.
 fn tenant_folder(tenant: &str) -> String {
     let is_plain = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || matches!(it, b'-' | b'_');
     if !tenant.is_empty() && tenant.len() <= 64 && tenant.bytes().all(is_plain) {

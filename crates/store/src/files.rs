@@ -1,4 +1,4 @@
-//! Folders that are opened one name at a time without following links, and files that appear whole or not at all.
+//! Directories opened without following links, and files that appear completely or not at all.
 
 use std::{
     ffi::CStr,
@@ -19,17 +19,17 @@ use rustix::{
     io::Errno,
 };
 
-/// How names of temporary files begin. No artifact and no blob has such a name.
+/// The prefix of temporary files. No artifact or blob has such a name.
 const TEMPORARY: &str = ".helve-";
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
 
-/// An open folder. Whatever its path leads to later, this folder is meant.
+/// An open directory, independent of later changes of its path.
 pub(crate) struct Dir(OwnedFd);
 
-/// Who may enter new folders.
+/// Who may enter new directories.
 #[derive(Clone, Copy)]
 pub(crate) enum Privacy {
-    /// The owner alone. A folder of another user is refused.
+    /// The owner alone. A directory of another user is refused.
     Private,
     /// Whoever the user's mask lets in.
     Usual,
@@ -46,12 +46,12 @@ impl Privacy {
 }
 
 impl Dir {
-    /// Opens a folder. The last name of the path must be no link.
+    /// Opens a directory. The last component of the path must not be a link.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(openat(CWD, path, FOLDER, Mode::empty())?))
     }
 
-    /// Opens a folder for its owner alone, and makes it with all above it.
+    /// Opens a private directory and creates it with its parents.
     pub(crate) fn make_private(path: &Path) -> io::Result<Self> {
         if fs::symlink_metadata(path).is_err() {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -72,7 +72,7 @@ impl Dir {
         Ok(())
     }
 
-    /// Opens a folder in this one. `None`: it is not there.
+    /// Opens a directory in this one. `None`: it is not there.
     pub(crate) fn find_dir(&self, name: &str) -> io::Result<Option<Self>> {
         match openat(&self.0, name, FOLDER, Mode::empty()) {
             Ok(fd) => Ok(Some(Self(fd))),
@@ -81,10 +81,10 @@ impl Dir {
         }
     }
 
-    /// Opens a folder in this one, and makes it where it is not there.
+    /// Opens a directory in this one, and makes it where it is not there.
     pub(crate) fn make_dir(&self, name: &str, privacy: Privacy) -> io::Result<Self> {
         match mkdirat(&self.0, name, privacy.folder()) {
-            // The name must outlive a power cut, like the files in it.
+            // The name must survive a power failure, like the files in it.
             Ok(()) => rustix::fs::fsync(&self.0)?,
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -137,7 +137,7 @@ impl Dir {
         Ok(Temporary { dir: Self(self.0.try_clone()?), name, file, is_published: false })
     }
 
-    /// Names of files and of folders, without links and anything else.
+    /// Names of files and of directories, without links and anything else.
     pub(crate) fn entries(&self) -> io::Result<Vec<(String, FileType)>> {
         let mut entries = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.0)? {
@@ -171,11 +171,12 @@ impl Dir {
         Ok(())
     }
 
-    /// Locks the folder, and waits for others that long. The lock ends when the result is dropped.
+    /// Locks the directory, waiting up to this long. The lock ends when the result is dropped.
     pub(crate) fn lock(&self, exclusive: bool, patience: Duration) -> io::Result<DirLock> {
         let how =
             if exclusive { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
-        // A lock belongs to an open folder: this one is opened anew, so that handles in one process exclude each other.
+        // A lock belongs to an open file: the directory is reopened, so that handles in one process exclude each
+        // other.
         let own = openat(&self.0, ".", FOLDER, Mode::empty())?;
         let begun = Instant::now();
         loop {
@@ -203,12 +204,12 @@ fn plain(name: &CStr) -> Option<&str> {
     name.to_str().ok().filter(|it| !matches!(*it, "." | ".."))
 }
 
-/// A folder that is locked.
+/// A directory that is locked.
 pub(crate) struct DirLock(OwnedFd);
 
 impl Drop for DirLock {
     fn drop(&mut self) {
-        // A child process may hold the same open folder for a moment, so it is not enough to close it here.
+        // A child process may briefly hold the same open directory, so closing it here is not enough.
         _ = flock(self.0.as_fd(), FlockOperation::Unlock);
     }
 }
@@ -222,7 +223,7 @@ pub(crate) struct Temporary {
 }
 
 impl Temporary {
-    /// Gives the file its name, in place of what has that name. It is on disk then.
+    /// Renames the file to its final name, replacing an existing one, and syncs it.
     pub(crate) fn publish(mut self, name: &str) -> io::Result<()> {
         self.file.sync_all()?;
         renameat(&self.dir.0, &self.name, &self.dir.0, name)?;
@@ -244,7 +245,7 @@ pub(crate) fn age(file: &File) -> Option<Duration> {
     file.metadata().ok()?.modified().ok()?.elapsed().ok()
 }
 
-/// An error of the system in words that name the next step.
+/// A system error with the next step.
 pub(crate) fn explain(path: &Path, error: io::Error) -> Error {
     let path = path.display();
     match error.kind() {
@@ -263,7 +264,7 @@ pub(crate) fn explain(path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// Runs what blocks where it may block.
+/// Runs blocking work on a blocking thread.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.into()))?
 }

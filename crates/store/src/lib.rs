@@ -1,5 +1,5 @@
-//! Makers of the ports that keep something: [`Store`](helve_contract::ports::Store) in one SQLite file, blobs and the
-//! artifacts of planned runs in folders.
+//! Implementations of the storage ports: [`Store`](helve_contract::ports::Store) in one SQLite file, blobs and
+//! artifacts of planned runs in directories.
 
 mod artifacts;
 mod blobs;

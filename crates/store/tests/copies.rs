@@ -1,4 +1,4 @@
-//! How often the store copies what is appended. A binary of its own: the allocator that counts is the whole program's.
+//! Counts the copies of appended messages. A separate binary, because the counting allocator is global.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{alloc::System, sync::Arc, time::Duration};

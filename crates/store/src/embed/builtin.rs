@@ -1,4 +1,4 @@
-//! The model inside the program: one vector a token, four bits a number. It is read where it lies, and only when asked.
+//! The built-in embedding model: one vector per token, four bits per number. It is read in place, only when needed.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use super::{Embedder, SUM_WEIGHT, WordPiece, normalize};
 static MODEL: &[u8] = include_bytes!("../../data/emb256.q4");
 static VOCABULARY: &str = include_str!("../../data/vocab.txt");
 
-/// The model inside the program: works offline, from the first start.
+/// The built-in model: works offline, from the first start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuiltinEmbedder;
 

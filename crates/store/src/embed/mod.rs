@@ -1,4 +1,4 @@
-//! Texts as vectors: the small model inside the program, another one from a file, or one that a service runs.
+//! Text embeddings: the built-in model, a model from a file, or a service.
 
 mod builtin;
 mod model2vec;
@@ -10,17 +10,17 @@ use helve_contract::{Result, async_trait};
 pub use model2vec::Model2Vec;
 pub use wordpiece::WordPiece;
 
-/// Makes vectors of texts. Two texts of like meaning get vectors of like direction.
+/// Creates vectors of texts. Texts with similar meaning get vectors with similar direction.
 #[async_trait]
 pub trait Embedder: Send + Sync {
-    /// Tells models apart: vectors of another id are made anew.
+    /// Identifies the model: vectors of another id are recomputed.
     fn id(&self) -> &str;
     /// Numbers of a vector.
     fn dims(&self) -> usize;
-    /// One vector a text, of any length; they are brought to unit length where they are kept.
+    /// One vector per text, of any length; the store normalises them.
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>>;
-    /// How much the likeness of whole texts says beside the likeness word by word, from 0 to 1. A model that reads
-    /// words in their order says more than a sum of words does.
+    /// The weight of whole-text similarity against word similarity, from 0 to 1. Models that consider word order
+    /// deserve more than sums of words.
     fn sentence_weight(&self) -> f32 {
         0.7
     }

@@ -1,4 +1,4 @@
-//! A static model from a folder in model2vec's form: `model.safetensors` with a tensor `embeddings`, and
+//! A static model from a directory in model2vec's form: `model.safetensors` with a tensor `embeddings`, and
 //! `tokenizer.json` with a WordPiece vocabulary.
 
 use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
@@ -15,7 +15,7 @@ const MAX_MODEL_BYTES: u64 = 1 << 30;
 /// The largest description of tensors, and the largest tokenizer.
 const MAX_HEADER_BYTES: u64 = 64 << 20;
 
-/// A static model from a folder.
+/// A static model from a directory.
 pub struct Model2Vec {
     id: String,
     tokenizer: WordPiece,
@@ -25,7 +25,7 @@ pub struct Model2Vec {
 }
 
 impl Model2Vec {
-    /// Reads the model in a folder.
+    /// Reads the model in a directory.
     pub fn load(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let load = || -> anyhow::Result<Self> {

@@ -1,4 +1,4 @@
-//! Jobs in memory: the queue of one process, gone with it. Nothing is written to disk.
+//! Jobs in memory: the queue of one process. Nothing is written to disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,7 +59,7 @@ impl InProcessJobs {
         self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something that nobody waits for; the time is that of the change.
+    /// Changes something without waking waiters.
     fn write_quietly<T>(&self, work: impl FnOnce(&mut BTreeMap<JobId, Job>, Timestamp) -> Result<T>) -> Result<T> {
         let mut jobs = self.read();
         let done = work(&mut jobs, self.clock.now());
@@ -67,7 +67,7 @@ impl InProcessJobs {
         done
     }
 
-    /// Changes something, and wakes those who wait for that.
+    /// Changes something and wakes waiters.
     fn write<T>(&self, work: impl FnOnce(&mut BTreeMap<JobId, Job>, Timestamp) -> Result<T>) -> Result<T> {
         let done = self.write_quietly(work)?;
         self.shared.changes.add();
@@ -129,7 +129,7 @@ impl Jobs for InProcessJobs {
     }
 
     async fn claim(&self, worker: &Worker, length: Duration, limit: usize) -> Result<Vec<ClaimedJob>> {
-        // Whoever waits would find nothing more than before, and would wake the claimer in turn.
+        // A waiter would find nothing new and would wake the claimer in turn.
         self.write_quietly(|jobs, now| {
             let is_candidate = |job: &&mut Job| {
                 let is_free = match job.state {

@@ -1,4 +1,4 @@
-//! What happens to a job, for every store: each rule changes a [`Job`] in memory, and the store keeps it.
+//! The rules of jobs, for every store: each rule changes a [`Job`] in memory, and the store saves it.
 
 mod in_process;
 
@@ -15,8 +15,7 @@ use tokio::sync::watch;
 pub use in_process::InProcessJobs;
 pub(crate) use in_process::no_parent;
 
-/// How many times the length of a lease it may reach into the future. One that reaches farther is from before the clock
-/// went back.
+/// How many lease lengths a lease may reach into the future. A longer one was created before the clock went back.
 const MAX_LEASES_AHEAD: u32 = 4;
 
 /// A new job. One below a cancelled job is cancelled from the beginning.
@@ -53,13 +52,13 @@ pub(crate) fn create(new: NewJob, tenant: &str, parent: Option<&Job>, now: Times
     job
 }
 
-/// Whether a running job can be claimed from its holder. `length`: of the lease that is asked for, where one is.
+/// Whether a running job can be claimed from its holder. `length` is that of the requested lease, if any.
 pub(crate) fn is_lapsed(until: Option<Timestamp>, now: Timestamp, length: Option<Duration>) -> bool {
     let is_ahead = |until| length.is_some_and(|it| until > after(now, it.saturating_mul(MAX_LEASES_AHEAD)));
     until.is_none_or(|until| until <= now || is_ahead(until))
 }
 
-/// Claims a job that is due or whose holder has lost it. `None`: it ended instead.
+/// Claims a job that is due or whose lease expired. `None`: it ended instead.
 pub(crate) fn claim(job: &mut Job, owner: &str, now: Timestamp, length: Duration) -> Option<Lease> {
     if job.state == JobState::Running {
         if job.is_cancel_requested {
@@ -107,7 +106,7 @@ pub(crate) fn finish(job: &mut Job, result: JobResult, now: Timestamp) {
     }
 }
 
-/// Queues a job again whose worker stops.
+/// Requeues a job whose worker stops.
 pub(crate) fn hand_back(job: &mut Job, now: Timestamp) {
     if job.is_cancel_requested {
         end(job, JobState::Cancelled, now);
@@ -117,7 +116,7 @@ pub(crate) fn hand_back(job: &mut Job, now: Timestamp) {
     }
 }
 
-/// Cancels one job. `is_lapsed`: it runs, and its holder has lost it.
+/// Cancels one job. `is_lapsed`: it runs with an expired lease.
 pub(crate) fn cancel(job: &mut Job, is_lapsed: bool, now: Timestamp) {
     match job.state {
         JobState::Running if !is_lapsed => job.is_cancel_requested = true,
@@ -148,7 +147,7 @@ fn end(job: &mut Job, state: JobState, now: Timestamp) {
     job.ended = Some(now);
     job.is_cancel_requested = false;
     (job.owner, job.until) = (None, None);
-    // A dead job may be retried. Nobody needs the payload of the others, which may be large.
+    // A dead job may be retried. Other ended jobs do not need their payload, which may be large.
     if state != JobState::Dead {
         job.payload = Value::Null;
     }

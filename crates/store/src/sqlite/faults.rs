@@ -1,4 +1,4 @@
-//! What can go wrong with the file, in words that name the next step.
+//! Errors of the database file, with the next step.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it waits in all before it says so.
 const MAX_BUSY_TIME: Duration = Duration::from_secs(120);
 
-/// Tries again while somebody else is at it. SQLite waits by itself in most cases; this is for the others.
+/// Retries while the database is busy. SQLite waits by itself in most cases; this handles the others.
 pub(super) fn retry_busy<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let begun = Instant::now();
     loop {
@@ -58,7 +58,7 @@ pub(super) fn needs_reopen(error: &anyhow::Error) -> bool {
     is_corruption(error) || code(error).is_some_and(|code| gone.contains(&code))
 }
 
-/// The error as the caller hears it: words where somebody can act on them, the operator's log for the rest.
+/// The error for the caller: a message if the user can act, the operator's log otherwise.
 pub(super) fn to_error(path: &Path, error: anyhow::Error) -> Error {
     let error = match error.downcast::<Error>() {
         Ok(said) => return said,

@@ -32,12 +32,12 @@ impl Jobs for SqliteStore {
 
     async fn claim(&self, worker: &Worker, length: Duration, limit: usize) -> Result<Vec<ClaimedJob>> {
         let (worker, looking) = (worker.clone(), worker.clone());
-        // A look is cheap and waits for nobody; most of the time there is nothing to claim.
+        // A read is cheap and does not block; usually there is nothing to claim.
         let is_idle = self.read(move |t| Ok(candidates(t, &looking, length, 1)?.is_empty())).await?;
         if is_idle || limit == 0 {
             return Ok(Vec::new());
         }
-        // Whoever waits would find nothing more than before, and would wake the claimer in turn.
+        // A waiter would find nothing new and would wake the claimer in turn.
         self.write(move |t| claim(t, &worker, length, limit)).await
     }
 
@@ -197,7 +197,7 @@ fn add(t: &Tx<'_>, new: NewJob) -> anyhow::Result<Enqueued> {
     Ok(Enqueued::Added(job.id))
 }
 
-/// Ids of jobs that can be claimed: all whose holder has lost them, and the first of those that are due.
+/// Ids of claimable jobs: all with expired leases, and the first of those that are due.
 fn candidates(t: &Tx<'_>, worker: &Worker, length: Duration, limit: usize) -> anyhow::Result<Vec<String>> {
     const FITS: &str = "kind || '/' || version IN (SELECT value FROM json_each(?2)) \
                         AND (workspace IS NULL OR workspace IN (SELECT value FROM json_each(?3)))";

@@ -40,8 +40,7 @@ struct Row {
 }
 
 impl Row {
-    /// Whether the holder can still write. A lease that reaches much farther than leases do is from before the clock
-    /// went back.
+    /// Whether the holder can still write. A lease that ends unusually late was created before the clock went back.
     fn is_held(&self, now: i64, length: i64) -> bool {
         !self.owner.is_empty()
             && self.until > now
@@ -66,7 +65,7 @@ impl Process {
         &THIS
     }
 
-    /// Whether it is known to have ended: a process of this machine that is not there any more.
+    /// Whether it is known to have ended: a process of this machine that no longer exists.
     pub(super) fn is_gone(&self) -> bool {
         let is_here = self.host == THIS.host && self.pid_namespace == THIS.pid_namespace;
         is_here && !self.pid_namespace.is_empty() && !fs::exists(format!("/proc/{}", self.pid)).unwrap_or(true)
@@ -104,7 +103,7 @@ pub(super) fn claim(t: &Tx<'_>, key: &str, owner: &str, length: Duration) -> any
     Ok(Lease { key: key.to_owned(), owner: owner.to_owned(), epoch, until: from_micros(until) })
 }
 
-/// Renews a lease, also one that ran out, as long as nobody has claimed the key since.
+/// Renews a lease, even an expired one, unless the key was claimed since.
 pub(super) fn hold(t: &Tx<'_>, lease: &Lease, length: Duration) -> anyhow::Result<Lease> {
     let until = to_micros(t.now).saturating_add(micros(length));
     let held = t
@@ -113,7 +112,7 @@ pub(super) fn hold(t: &Tx<'_>, lease: &Lease, length: Duration) -> anyhow::Resul
     if held == 0 { Err(lost(lease)) } else { Ok(Lease { until: from_micros(until), ..lease.clone() }) }
 }
 
-/// Gives a lease back. The row stays, so that the next epoch is a new one.
+/// Releases a lease. The row stays, so that the next epoch is new.
 pub(super) fn release(t: &Tx<'_>, lease: &Lease) -> anyhow::Result<()> {
     let held = t
         .prepare_cached(

@@ -1,4 +1,4 @@
-//! Brings a file to the present version: all steps that it lacks, in one transaction, after a copy was put beside it.
+//! Migrates a file to the current version: all missing steps in one transaction, after a backup.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ enum Step {
     Code(fn(&Transaction<'_>) -> anyhow::Result<()>),
 }
 
-/// The steps, oldest first; a step that has been released never changes. A file's version is how many it has had.
+/// The steps, oldest first; a released step never changes. A file's version is the number of its steps.
 const MIGRATIONS: &[Step] = &[
     Step::Sql(include_str!("../../migrations/01_sessions.sql")),
     Step::Sql(include_str!("../../migrations/02_notes.sql")),
@@ -40,9 +40,9 @@ pub(super) enum SchemaState {
     Current,
     /// It misses some steps, or all.
     Outdated,
-    /// A later program made it what it is: the file's version, and the program's where the file names it.
+    /// A newer program wrote it: the file's version, and the program's if the file names it.
     Newer(usize, Option<String>),
-    /// It holds tables, but not ours.
+    /// It contains other tables.
     Foreign,
 }
 
@@ -77,11 +77,10 @@ fn writer(connection: &Connection) -> Option<String> {
     connection.query_row(sql, [], |row| row.get(0)).optional().ok().flatten()
 }
 
-/// Applies the steps that a file misses. Whoever comes second finds nothing left to do. The file is the old one or the
-/// new one, whenever this is cut off.
+/// Applies the missing steps. A second caller finds nothing to do. An interruption leaves the old or the new file.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> anyhow::Result<()> {
-    // Tables are replaced by others of the same name; what they refer to is checked at the end. This setting cannot be
-    // changed inside of a transaction.
+    // Tables are replaced by others of the same name; foreign keys are checked at the end. This setting cannot change
+    // inside a transaction.
     connection.pragma_update(None, "foreign_keys", false)?;
     let outcome = bring_up_unchecked(connection, path);
     connection.pragma_update(None, "foreign_keys", true)?;
@@ -125,15 +124,15 @@ fn backup_path(path: &Path, version: usize) -> PathBuf {
     name.into()
 }
 
-/// Copies the file as it is while nobody can write to it. The copy has its name only when it is whole and on disk.
+/// Copies the file while nobody can write to it. The copy gets its name only when it is complete and synced.
 fn back_up(path: &Path, version: usize) -> anyhow::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let done = backup_path(path, version);
     let mut part = done.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    // SQLite writes into an empty file that is there, so it is never open to others.
-    // A rest of a copy that was cut off is removed; a link in its place is never followed.
+    // SQLite writes into an existing empty file, so the copy is never readable by others. A partial copy is removed;
+    // a link in its place is never followed.
     match fs::remove_file(&part) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}

@@ -1,4 +1,4 @@
-//! Records in one SQLite file: write-ahead log, synced when it must last, migrated by version.
+//! The store in one SQLite file: write-ahead log, durable writes, migrations by version.
 
 mod faults;
 mod jobs;
@@ -37,26 +37,26 @@ const MAX_READERS: usize = 4;
 #[derive(Clone)]
 pub struct SqliteStore {
     file: Arc<StoreFile>,
-    /// Whose rows are seen and written.
+    /// The tenant whose rows are visible.
     tenant: Arc<str>,
-    /// What time it is for everything that is kept.
+    /// The clock for all stored times.
     clock: Arc<dyn Clock>,
     /// How memory is searched.
     search: Arc<notes::MemorySearcher>,
-    /// Who hears of messages that were kept.
+    /// The listener for stored messages.
     listener: Option<MessageListener>,
 }
 
-/// Hears of messages once they are kept: the conversation, and the messages with their numbers. It must not block.
+/// Called with stored messages: the session, and the messages with their numbers. It must not block.
 pub type MessageListener = Arc<dyn Fn(&str, &[Message]) + Send + Sync>;
 
 struct StoreFile {
     path: PathBuf,
-    /// What had to be done about the file.
+    /// Messages about repairs of the file.
     notes: Mutex<Vec<String>>,
     /// Who is told of it at once.
     on_note: OnceLock<fn(&str)>,
-    /// One writer at a time in this process; other processes are kept apart by SQLite itself.
+    /// One writer at a time in this process; SQLite excludes other processes.
     write_slot: Arc<Semaphore>,
     writer: Mutex<Option<OpenConnection>>,
     /// Readers do not wait for the writer.
@@ -67,7 +67,7 @@ struct StoreFile {
 }
 
 impl SqliteStore {
-    /// The store in this file. It is opened, or made, when something is first asked of it.
+    /// The store in this file. It is opened or created at the first use.
     pub fn lazy(path: impl Into<PathBuf>) -> Self {
         let file = StoreFile {
             path: path.into(),
@@ -94,19 +94,19 @@ impl SqliteStore {
         Self { tenant: tenant.into(), search: self.search.afresh(), ..self.clone() }
     }
 
-    /// The same store with another clock, by which every time in it is set and every lease ends.
+    /// The same store with another clock for all times and leases.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
     }
 
-    /// The same store, heard by somebody.
+    /// The same store with a listener.
     #[must_use]
     pub fn with_listener(self, heard: MessageListener) -> Self {
         Self { listener: Some(heard), ..self }
     }
 
-    /// The same store, with somebody who is told at once what had to be done about the file.
+    /// The same store with a handler that gets repair messages immediately.
     #[must_use]
     pub fn with_note_handler(self, tell: fn(&str)) -> Self {
         _ = self.file.on_note.set(tell);
@@ -126,12 +126,12 @@ impl SqliteStore {
         &self.file.path
     }
 
-    /// What had to be done about the file, for the operator: a damaged one was set aside.
+    /// Repair messages for the operator, such as a quarantined file.
     pub fn warnings(&self) -> Vec<String> {
         lock(&self.file.notes).clone()
     }
 
-    /// Changes something, all or nothing. It is on disk when this returns.
+    /// Runs a write transaction. It is durable when this returns.
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T> + Send + 'static,
@@ -147,7 +147,7 @@ impl SqliteStore {
         .await
     }
 
-    /// Looks something up, in one consistent view.
+    /// Runs a read in one consistent view.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T> + Send + 'static,
@@ -164,7 +164,7 @@ impl SqliteStore {
 }
 
 impl StoreFile {
-    /// A connection that leads to the file: this one, if it still does.
+    /// A connection to the file: the given one if it is still current.
     fn connection(&self, before: Option<OpenConnection>) -> anyhow::Result<OpenConnection> {
         match before {
             Some(opened) if opened.is_current(&self.path) => Ok(opened),
@@ -205,7 +205,7 @@ impl StoreFile {
         )
     }
 
-    /// What a caller hears whose work met damage; the next one finds a sound file.
+    /// The error for a caller that met corruption; the next call finds a repaired file.
     fn repair(&self, error: anyhow::Error) -> Error {
         match open::repair(&self.path, &error) {
             Ok(Some(remark)) => {
@@ -243,7 +243,7 @@ fn write_transaction<T>(
         return Err(Error::failed(refusal).into());
     }
     let transaction = retry_busy(|| Transaction::new_unchecked(&opened.connection, TransactionBehavior::Immediate))?;
-    // Only now: a writer may have waited for its turn.
+    // Read late, because a writer may have waited for its turn.
     let transaction = Tx { transaction, tenant, now: clock.now() };
     let done = work(&transaction)?;
     retry_busy(|| opened.connection.execute_batch("COMMIT"))?;
@@ -258,14 +258,14 @@ fn read_transaction<T>(
 ) -> anyhow::Result<T> {
     let transaction = retry_busy(|| {
         let transaction = Transaction::new_unchecked(&opened.connection, TransactionBehavior::Deferred)?;
-        // The view begins with the first look, and only that can find somebody in the way.
+        // The view starts with the first read, which may find the database busy.
         transaction.prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")?.exists([])?;
         Ok(transaction)
     })?;
     work(&Tx { transaction, tenant, now: clock.now() })
 }
 
-/// Waits for its turn without a thread, and works with one.
+/// Waits for a slot without a thread, then works on a blocking thread.
 async fn run_blocking<T: Send + 'static>(
     turns: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -283,7 +283,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A time as it is kept: microseconds since 1970, so that order in the file is order in time.
+/// A stored time: microseconds since 1970, so that the order in the file is the order in time.
 fn to_micros(time: Timestamp) -> i64 {
     time.as_microsecond()
 }

@@ -1,7 +1,7 @@
-//! Opens the file: makes it where there is none, refuses what is not ours, and sets aside what is damaged.
+//! Opens the file: creates it if missing, refuses foreign files, and quarantines damaged ones.
 //!
-//! The file is touched through SQLite alone. Opening it by any other way and closing that again would drop the locks
-//! which SQLite holds on it in this process.
+//! The file is accessed only through SQLite. Opening and closing it otherwise would drop the locks that SQLite holds
+//! in this process.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -50,7 +50,7 @@ impl StoreFileId {
     }
 }
 
-/// Opens the file, or makes it, and tells what had to be done about it.
+/// Opens or creates the file, and returns repair messages.
 pub(super) fn open(path: &Path) -> anyhow::Result<(OpenConnection, Option<String>)> {
     match open_once(path) {
         Err(error) if is_corruption(&error) => {
@@ -75,14 +75,14 @@ pub(super) fn repair(path: &Path, met: &anyhow::Error) -> anyhow::Result<Option<
     }
 }
 
-/// Sets the file aside with its log, and tells where it is now.
+/// Moves the file aside with its log, and returns the new path.
 fn quarantine(path: &Path, real: &Path) -> anyhow::Result<String> {
     let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let aside = (1..1000)
         .map(|n| sibling(real, &if n == 1 { format!(".damaged-{stamp}") } else { format!(".damaged-{stamp}-{n}") }))
         .find(|aside| !aside.exists())
         .unwrap_or_else(|| sibling(real, ".damaged"));
-    // The log first: a log without its file would be thrown away by whoever comes next.
+    // The log first: a log without its file would be discarded by the next process.
     for end in ["-wal", "-shm", ""] {
         match fs::rename(sibling(real, end), sibling(&aside, end)) {
             Err(error) if end.is_empty() || error.kind() != io::ErrorKind::NotFound => {
@@ -98,7 +98,7 @@ fn quarantine(path: &Path, real: &Path) -> anyhow::Result<String> {
     ))
 }
 
-/// An index of words can be built anew from what it is about; a file is not given up for it.
+/// Rebuilds a full-text index from its content, instead of giving up the file.
 fn rebuild_index(real: &Path) -> anyhow::Result<()> {
     let connection = connect(real)?;
     let transaction = retry_busy(|| Transaction::new_unchecked(&connection, TransactionBehavior::Immediate))?;
@@ -167,7 +167,7 @@ fn open_once(path: &Path) -> anyhow::Result<OpenConnection> {
     Ok(OpenConnection { connection, read_only_reason: refusal, mark })
 }
 
-/// Makes the folder and the file for their owner alone. What is there already keeps its rights.
+/// Creates a private directory and file. Existing ones keep their permissions.
 fn create_file(path: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     if path.symlink_metadata().is_ok() {
@@ -187,14 +187,14 @@ fn create_file(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The file's name in the real folder. The name itself is never followed.
+/// The file's name in the real directory. The name itself is never followed.
 fn real_place(path: &Path) -> anyhow::Result<PathBuf> {
     let folder = fs::canonicalize(parent_dir(path))?;
     let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
     Ok(folder.join(name))
 }
 
-/// Refuses a file of the store that is a link: whoever made the link chose a file that is not the store's to change.
+/// Refuses a store file that is a link: its target is not the store's to change.
 fn refuse_links(path: &Path) -> anyhow::Result<()> {
     for end in ["", "-wal", "-shm", "-journal"] {
         let file = sibling(path, end);
@@ -218,7 +218,7 @@ fn connect(path: &Path) -> anyhow::Result<Connection> {
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // Else a statement is planned anew for every value that it is run with.
+    // Otherwise a statement is planned again for every value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let mode: String = retry_busy(|| connection.pragma_query_value(None, "journal_mode", |row| row.get(0)))?;
     if mode != "wal"
@@ -248,7 +248,7 @@ fn health(path: &Path) -> anyhow::Result<FileHealth> {
     }
     let check = || -> anyhow::Result<FileHealth> {
         let connection = connect(path)?;
-        // The log is evidence too: it stays as it is when this look is over.
+        // The log is evidence: it stays unchanged after this check.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         let found: String = retry_busy(|| connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)))?;
         Ok(match found.as_str() {
@@ -264,7 +264,7 @@ fn health(path: &Path) -> anyhow::Result<FileHealth> {
     }
 }
 
-/// Whether the file was emptied while there was a log. SQLite would throw the log away.
+/// Whether the file was truncated while a log existed. SQLite would discard the log.
 fn is_truncated_with_wal(path: &Path) -> bool {
     // In this order: a log is begun after the file has its first page.
     let size = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
@@ -287,8 +287,8 @@ fn sibling(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// The door to the folder: open for all who open the file, closed while one sets it aside. A lock of the folder; where
-/// locks do not work, or somebody keeps it for long, one goes in without.
+/// The directory lock: shared by all who open the file, exclusive while one quarantines it. Without working locks, or
+/// after a timeout, the caller proceeds without it.
 struct StoreDirLock(Option<File>);
 
 impl StoreDirLock {
@@ -312,7 +312,7 @@ impl StoreDirLock {
 
 impl Drop for StoreDirLock {
     fn drop(&mut self) {
-        // A child process may hold the same open folder, so it is not enough to close it here.
+        // A child process may hold the same open directory, so it is not enough to close it here.
         if let Some(folder) = &self.0 {
             _ = folder.unlock();
         }

@@ -1,4 +1,4 @@
-//! Schedules and their runs. An occurrence is claimed, and its schedule moved on, in one transaction.
+//! Schedules and their runs. Claiming an occurrence and advancing its schedule is one transaction.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Schedules for SqliteStore {
             let Some(there) = there.filter(|it| to_micros(it.updated) == to_micros(seen)) else { return Ok(false) };
             schedule.updated = from_micros(next_update_time(there.updated, t.now));
             schedule.created = there.created;
-            // Not `INSERT OR REPLACE`: that would take the runs along.
+            // Not `INSERT OR REPLACE`, which would delete the runs.
             t.prepare_cached(
                 "UPDATE schedules SET user = ?2, name = ?3, goal = ?4, cadence = ?5, kind = ?6, notification = ?7, \
                  status = ?8, session = ?9, channel = ?10, workspace = ?11, dialect = ?12, missed = ?13, \
@@ -144,7 +144,7 @@ impl Schedules for SqliteStore {
 
     async fn take_over_expired(&self, owner: &str, length: Duration, most: usize) -> Result<Vec<ClaimedRun>> {
         let owner = owner.to_owned();
-        // Looking is cheap and waits for nobody; there is hardly ever something to take.
+        // A read is cheap and does not block; usually there is nothing to take over.
         let idle = self.read(move |t| Ok(expired_runs(t, length, 1)?.is_empty())).await?;
         if idle {
             return Ok(Vec::new());
@@ -299,7 +299,7 @@ fn claim_occurrence(t: &Tx<'_>, claim: &LeaseClaim) -> anyhow::Result<Option<Cla
             .execute(params![t.tenant, claim.run, claim.schedule, to_micros(claim.due), claim.owner, until, now])?
             > 0;
     }
-    // The schedule moves on even where the occurrence had been claimed before: else it would stay due for ever.
+    // The schedule advances even if the occurrence was claimed before: otherwise it would stay due.
     t.prepare_cached(
         "UPDATE schedules SET next = ?2, skipped = skipped + ?3, updated = ?4, last_run = coalesce(?5, last_run) \
          WHERE id = ?1 AND tenant = ?6",
@@ -348,7 +348,7 @@ fn prolong(t: &Tx<'_>, lease: &Lease, until: i64) -> anyhow::Result<Lease> {
     if held == 0 { Err(lost(lease)) } else { Ok(Lease { until: from_micros(until), ..lease.clone() }) }
 }
 
-/// Runs whose lease has run out. One that reaches much farther than leases do was made before the clock went back.
+/// Runs with expired leases. A lease that ends unusually late was created before the clock went back.
 fn expired_runs(t: &Tx<'_>, length: Duration, most: usize) -> anyhow::Result<Vec<String>> {
     let now = to_micros(t.now);
     let farthest = now.saturating_add(micros(length).saturating_mul(4));
@@ -393,7 +393,8 @@ fn finish_run(t: &Tx<'_>, lease: &Lease, finish: RunCompletion) -> anyhow::Resul
     )?
     .execute(params![t.tenant, run.schedule, status, finish.failures])?;
     if let Some(status) = finish.status {
-        // What its owner decided meanwhile stands: a one-off with a new time is not over, a paused one is not disabled.
+        // The owner's concurrent decisions stand: a one-off with a new time is not over, a paused one is not
+        // disabled.
         t.prepare_cached(
             "UPDATE schedules SET status = ?3, next = NULL WHERE tenant = ?1 AND id = ?2 \
              AND CASE WHEN ?3 IN ('completed', 'failed') THEN next IS NULL ELSE status = 'active' END",

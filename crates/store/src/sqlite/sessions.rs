@@ -1,4 +1,4 @@
-//! Conversations: one row each, and one row a message, numbered from 1 without gaps.
+//! Sessions: one row each, and one row per message, numbered from 1 without gaps.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use super::{
     to_micros,
 };
 
-/// What is read of a conversation, in the order of [`record`].
+/// What is read of a session, in the order of [`record`].
 const SESSION_COLUMNS: &str = "id, parent, user, agent, title, dialect, model, workspace, messages, \
                        prompt_tokens, completion_tokens, cost, view_from, created, updated, label, \
                        cache_read_tokens, cache_write_tokens, reasoning_tokens";
 
-/// A conversation and all that came of it, by id. `UNION` ends circles.
+/// A session and all that came of it, by id. `UNION` ends circles.
 const DESCENDANTS_CTE: &str = "WITH RECURSIVE family (id) AS (SELECT ?2 UNION \
                       SELECT sessions.id FROM sessions JOIN family ON tenant = ?1 AND sessions.parent = family.id)";
 
@@ -134,7 +134,7 @@ impl Sessions for SqliteStore {
 
     async fn take_inbox(&self, lease: &Lease) -> Result<Moved> {
         let key = lease.key.clone();
-        // Looking is cheap and waits for nobody; there is hardly ever something to move.
+        // A read is cheap and does not block; usually there is nothing to move.
         let is_empty = self.read(move |t| {
             let mut some = t.prepare_cached("SELECT 1 FROM inbox WHERE tenant = ?1 AND session = ?2 LIMIT 1")?;
             Ok(!some.exists(params![t.tenant, key])?)
@@ -251,7 +251,7 @@ fn unknown_session_error(id: &str) -> Error {
     Error::failed(format!("there is no conversation `{id}`"))
 }
 
-/// Why a write under a lease changed nothing: the lease is stale, or there is no such session.
+/// Why a write under a lease changed nothing: the lease is stale, or the session does not exist.
 fn refusal(t: &Tx<'_>, lease: &Lease) -> anyhow::Result<anyhow::Error> {
     Ok(if t.holds(lease)? { unknown_session_error(&lease.key).into() } else { leases::lost(lease) })
 }
@@ -334,7 +334,7 @@ fn list(t: &Tx<'_>, which: &SessionFilter) -> anyhow::Result<(Vec<SessionRecord>
 /// Adds messages at the end, which get their numbers and the time.
 fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: TokenUsage) -> anyhow::Result<u64> {
     let now = to_micros(t.now);
-    // What happened last may be told late, and clocks go back; the order of use does not.
+    // Clocks go back and events arrive late; the order of use does not change.
     let sql = format!(
         "UPDATE sessions SET messages = messages + ?5, prompt_tokens = prompt_tokens + ?6, \
          completion_tokens = completion_tokens + ?7, cost = cost + ?8, \

@@ -1,4 +1,4 @@
-//! Slates: a few small records a session.
+//! Session state: a few small records per session.
 
 use async_trait::async_trait;
 use helve_contract::{

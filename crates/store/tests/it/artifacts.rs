@@ -1,4 +1,4 @@
-//! What every implementation of `Artifacts` does, and what a kill or a link does to artifacts in files.
+//! The contract of `Artifacts` for every implementation, and kills and links with artifacts in files.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -236,7 +236,7 @@ async fn names_stay_in_their_run<M: ArtifactMaker>() {
     assert_eq!(artifacts.runs().await.unwrap(), Vec::<String>::new());
 }
 
-/// Artifacts in a folder.
+/// Artifacts in a directory.
 struct Folder(tempfile::TempDir);
 
 impl Default for Folder {
@@ -397,14 +397,14 @@ async fn links_lead_nowhere() {
     assert!(artifacts.write(None, "s", "a", b"x", &ExpectedVersion::Absent).await.is_err());
 }
 
-/// Set for the process that writes artifacts: the folder.
+/// Set for the process that writes artifacts: the directory.
 const ORDER: &str = "HELVE_TEST_ARTIFACTS";
 
 fn body(n: u64) -> Vec<u8> {
     format!("{n}\n").repeat(1 + (n as usize * 977) % 20_000).into_bytes()
 }
 
-/// Not a test of its own: this binary started again, as one who writes artifacts until it is killed.
+/// Not a test: this binary started again as a process that writes artifacts until it is killed.
 #[tokio::test]
 async fn writer() {
     let Ok(folder) = std::env::var(ORDER) else { return };

@@ -1,4 +1,4 @@
-//! What every implementation of `Blobs` does, and what a kill, a link or a full disk does to blobs in files.
+//! The contract of `Blobs` for every implementation, and kills, links and full disks with blobs in files.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -195,7 +195,7 @@ async fn puts_and_removals_at_once_lose_nothing<M: BlobMaker>() {
     }
 }
 
-/// Blobs in a folder.
+/// Blobs in a directory.
 struct Folder(tempfile::TempDir);
 
 impl Default for Folder {
@@ -320,7 +320,7 @@ async fn files_are_their_owners_alone() {
     let id = place.blobs().put(b"secret".to_vec()).await.unwrap();
     let modes = [place.file(&id), place.top().join("default"), place.top()].map(|it| fs::metadata(it).unwrap().mode());
     assert_eq!(modes.map(|it| it & 0o777), [0o600, 0o700, 0o700]);
-    // A folder that others can enter is closed again.
+    // A directory that others can enter is closed again.
     fs::set_permissions(place.top().join("default"), fs::Permissions::from_mode(0o755)).unwrap();
     place.blobs().put(b"more".to_vec()).await.unwrap();
     assert_eq!(fs::metadata(place.top().join("default")).unwrap().mode() & 0o777, 0o700);
@@ -340,7 +340,7 @@ async fn links_are_not_followed() {
     place.blobs().put(b"mine".to_vec()).await.unwrap();
     assert_eq!(fs::read_to_string(&outside).unwrap(), "from outside");
     assert_eq!(place.blobs().get(&id).await.unwrap(), Some(b"mine".to_vec()));
-    // In place of a folder.
+    // In place of a directory.
     for folder in ["default", ""] {
         let place = Folder::default();
         let elsewhere = place.0.path().join("elsewhere");
@@ -374,7 +374,7 @@ async fn a_full_disk_leaves_nothing() {
     assert_eq!(place.names(), before);
 }
 
-/// Set for the process that puts blobs: the folder, and whether its files have a limit.
+/// Set for the process that puts blobs: the directory, and whether its files have a limit.
 const ORDER: &str = "HELVE_TEST_BLOBS";
 const FULL: &str = "HELVE_TEST_BLOBS_FULL";
 
@@ -382,7 +382,7 @@ fn content(n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(1 + (n as usize * 977) % 60_000)
 }
 
-/// Not a test of its own: this binary started again, as one who puts blobs until it is killed.
+/// Not a test: this binary started again as a process that puts blobs until it is killed.
 #[tokio::test]
 async fn writer() {
     let Ok(folder) = std::env::var(ORDER) else { return };

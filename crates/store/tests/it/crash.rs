@@ -1,4 +1,4 @@
-//! Other processes: eight that write at once, and one that is killed again and again. What was acknowledged stays.
+//! Concurrent writers and a repeatedly killed one. Every acknowledged write stays.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,13 +16,13 @@ use crate::{
     suite::{add, begin, said, session},
 };
 
-/// Set for the process that writes: the store's file, the conversation and how many messages.
+/// Set for the process that writes: the store's file, the session and how many messages.
 const ORDER: [&str; 3] = ["HELVE_TEST_STORE", "HELVE_TEST_SESSION", "HELVE_TEST_MANY"];
 
 /// Letters of a note's id: `note-` and a UUID.
 const ID: usize = 41;
 
-/// Not a test of its own: this binary started again, as one who writes.
+/// Not a test: this binary started again as a writer.
 #[tokio::test]
 async fn writer() {
     let [Ok(path), Ok(id), Ok(many)] = ORDER.map(std::env::var) else { return };
@@ -204,7 +204,7 @@ async fn acknowledged_notes_survive_a_kill() {
     assert_eq!(store.search_memory(&question).await.unwrap().len(), 5, "the index is whole");
 }
 
-/// How many messages a conversation has, once it is clear that none is missing or torn.
+/// How many messages a session has, once it is clear that none is missing or torn.
 async fn whole(store: &SqliteStore, id: &str) -> u64 {
     let record = store.get_session(id).await.unwrap().unwrap();
     let messages = store.messages(id, None, usize::MAX).await.unwrap();

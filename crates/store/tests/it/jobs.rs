@@ -1,4 +1,4 @@
-//! What every queue of jobs does, whatever it is made of: the suite runs for the one in memory and for SQLite.
+//! The contract of job queues: the suite runs for the one in memory and for SQLite.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

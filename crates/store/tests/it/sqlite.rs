@@ -26,7 +26,7 @@ impl Place {
         self.0.path().join("state/store.db")
     }
 
-    /// What lies in the folder, with timestamps left out.
+    /// What lies in the directory, with timestamps left out.
     fn names(&self) -> Vec<String> {
         let folder = fs::read_dir(self.path().parent().unwrap()).unwrap();
         let mut names: Vec<_> = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -158,7 +158,7 @@ async fn a_link_in_place_of_the_store_or_its_log_is_refused_and_its_target_untou
         assert_eq!(fs::read_to_string(&victim).unwrap(), "dear diary", "{end}");
         assert_eq!(place.names(), before, "{end}");
     }
-    // A folder above it may be a link.
+    // A directory above it may be a link.
     let place = Place::default();
     let folder = place.path().parent().unwrap().to_owned();
     fs::create_dir_all(folder.join("real")).unwrap();

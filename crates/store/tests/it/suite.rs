@@ -195,7 +195,7 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
     };
     place.clock().set(9);
     assert_eq!(add(store, "a", &[said("one", 5), said("two", 6)], spent).await.unwrap(), 2);
-    // A clock that goes back does not make the conversation older, and a cost that is none costs nothing.
+    // A clock that goes back does not make the session older, and a cost that is none costs nothing.
     place.clock().set(2);
     assert_eq!(add(store, "a", &[said("three", 5)], TokenUsage { cost: f64::NAN, ..spent }).await.unwrap(), 3);
     store.add_cost("a", spent).await.unwrap();
@@ -332,7 +332,7 @@ pub(crate) async fn discards_a_conversation_with_all_that_came_of_it<M: Maker>()
         assert_eq!(store.messages(id, None, 9).await.unwrap().len(), left);
         assert_eq!(store.get_state(id, "todo").await.unwrap().is_some(), left == 1);
     }
-    // The id is free again, and the new conversation is empty.
+    // The id is free again, and the new session is empty.
     begin(store, &session("a")).await.unwrap();
     assert!(store.messages("a", None, 9).await.unwrap().is_empty());
 }
@@ -361,7 +361,7 @@ pub(crate) async fn keeps_slates_apart<M: Maker>() {
     assert_eq!(told("a", "pad").await, Some((json!("p"), at(2))));
 }
 
-/// Eight handles write at once, each into its own conversation and all into one: nobody is turned away.
+/// Eight handles write at once, each into its own session and all into one: nobody is turned away.
 pub(crate) async fn takes_eight_writers_at_once<M: Maker>() {
     const EACH: u64 = 25;
     let place = Arc::new(M::default());

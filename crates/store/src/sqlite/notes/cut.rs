@@ -1,4 +1,4 @@
-//! Long texts in pieces that are found one by one: files by lines, notes by characters.
+//! Splits long texts into passages: files by lines, notes by characters.
 
 use super::index::Passage;
 

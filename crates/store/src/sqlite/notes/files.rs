@@ -1,4 +1,4 @@
-//! Memory files: which there are, and their lines in the index.
+//! Memory files and their passages in the index.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Passages as they lie in the index: their text, the tokens of its words, and a vector.
+//! Passages in the index: text, tokens and vector.
 
 use helve_contract::{Error, Result};
 use rusqlite::{Transaction, params};
@@ -18,7 +18,7 @@ pub(super) struct Passage {
     pub(super) text: String,
 }
 
-/// A passage that was read: ready for the index.
+/// A passage ready for the index.
 pub(super) struct IndexedPassage {
     passage: Passage,
     marks: PassageFeatures,
@@ -45,7 +45,7 @@ pub(super) async fn vectors(embedder: &dyn Embedder, texts: &[&str]) -> Result<V
     Ok(all)
 }
 
-/// Reads passages. With no vectors they are kept without, until the model answers.
+/// Prepares passages. Without vectors they are stored without, until the model answers.
 pub(super) fn embed_passages(passages: Vec<Passage>, vectors: Vec<Vec<f32>>, model: &str) -> Vec<IndexedPassage> {
     let mut vectors = vectors.into_iter();
     let mut mark = |passage: Passage| IndexedPassage { marks: features(&passage.text, vectors.next(), model), passage };
@@ -73,7 +73,7 @@ pub(super) fn quantize_i8(vector: &[f32]) -> (f32, Vec<i8>) {
     (scale, vector.iter().map(|x| (x / scale).round() as i8).collect())
 }
 
-/// Puts passages on a shelf.
+/// Inserts passages into a partition.
 pub(super) fn insert(
     t: &Transaction<'_>,
     shelf: i64,
@@ -91,15 +91,15 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// Takes the passages of a source from a shelf.
+/// Removes the passages of a source from a partition.
 pub(super) fn remove(t: &Transaction<'_>, shelf: i64, source: &str) -> anyhow::Result<()> {
     t.prepare_cached("DELETE FROM passages WHERE shelf = ?1 AND source = ?2")?.execute(params![shelf, source])?;
     Ok(())
 }
 
-/// Some passages of a shelf that another model has read, or none.
+/// Some passages of a partition with vectors of another model.
 pub(super) fn stale_passages(t: &Transaction<'_>, shelf: i64, model: &str) -> anyhow::Result<Vec<(i64, String)>> {
-    // Two ranges of one index, and not `<>`, which would walk through all of it.
+    // Two ranges of one index instead of `<>`, which would scan all of it.
     let mut some = t.prepare_cached(
         "SELECT id, text FROM passages WHERE shelf = ?1 AND model < ?2 \
          UNION ALL SELECT id, text FROM passages WHERE shelf = ?1 AND model > ?2 LIMIT ?3",

@@ -1,4 +1,4 @@
-//! Memory: notes of a user, memory files of a place and what was said in conversations, in one index.
+//! Memory: a user's notes, memory files of a workspace and session messages, in one index.
 
 mod cut;
 mod files;
@@ -28,14 +28,14 @@ use crate::embed::{BuiltinEmbedder, Embedder};
 /// The longest note.
 const MAX_NOTE_BYTES: usize = 256 << 10;
 
-/// How memory is searched.
+/// The settings of memory search.
 #[derive(Clone)]
 pub struct MemoryConfig {
-    /// Makes vectors; the model inside the program unless told otherwise.
+    /// Creates vectors; by default the built-in model.
     pub embedder: Arc<dyn Embedder>,
-    /// What likeness of meaning counts.
+    /// The weight of semantic similarity.
     pub semantic_weight: f32,
-    /// What the words themselves count.
+    /// The weight of lexical matches.
     pub lexical_weight: f32,
 }
 
@@ -45,7 +45,7 @@ impl Default for MemoryConfig {
     }
 }
 
-/// How memory is searched, and what of it lies ready.
+/// The search settings and the cached partitions.
 #[derive(Default)]
 pub(super) struct MemorySearcher {
     memory: MemoryConfig,

@@ -1,4 +1,4 @@
-//! A question: its words as the index knows them, and what it asks for.
+//! A search query: its tokens and features.
 
 use std::{collections::BTreeSet, sync::OnceLock};
 
@@ -24,7 +24,7 @@ const TIME_WORDS: &str = "yesterday today tonight tomorrow last next ago week we
 
 /// A question.
 pub(super) struct SearchQuery {
-    /// Words that the vocabulary has only in pieces, as they are written: names, numbers, other languages.
+    /// Words that the vocabulary has only in pieces: names, numbers, other languages.
     rare_words: Vec<String>,
     /// Each token once.
     pub(super) tokens: Vec<QueryToken>,
@@ -76,7 +76,7 @@ impl SearchQuery {
         }
     }
 
-    /// The question for the full-text index: each odd word in quotes, any of them, on one shelf. `None`: there is none.
+    /// The full-text query: each rare word quoted, combined by OR, in one partition. `None`: there is none.
     pub(super) fn full_text(&self, number: i64) -> Option<String> {
         let terms: Vec<String> = self.rare_words.iter().map(|word| format!("\"{word}\"")).collect();
         (!terms.is_empty()).then(|| format!("shelf : \"{number}\" AND text : ({})", terms.join(" OR ")))

@@ -1,23 +1,22 @@
-//! How well a passage fits a question, on one scale for all questions.
+//! The score of a passage for a query, on one scale for all queries.
 //!
-//! Three things are added up. *Meaning*: for each word of the question the likeness of the nearest word of the passage,
-//! rare words counting more, and the likeness of the two as wholes. *Words*: which share of the best possible BM25 the
-//! passage has, with forms of a word taken as one. *Company*: who speaks, whether a time is told where one is asked
-//! for, and how well the passages saved right before and after fit, since turns of a conversation answer each other.
-//! None of them depends on what else was found, so that a score means the same everywhere.
+//! The score is a sum of three parts. *Semantic*: for each query word the similarity of the nearest word of the
+//! passage, weighted by rarity, and the similarity of both texts. *Lexical*: the share of the maximum BM25, with word
+//! forms merged. *Context*: the speaker, a mentioned time if the query asks for one, and the scores of passages saved
+//! just before and after. No part depends on other results, so scores are comparable.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::{query::SearchQuery, shelf::PassageIndex};
 use crate::embed::{Vocabulary, vocabulary};
 
-/// On a shelf no larger than this every passage is looked at closely.
+/// In a partition up to this size every passage is scored.
 const EXACT_MAX: usize = 2048;
-/// Of a larger one, this many by the likeness of vectors, and as many by their words.
+/// In a larger one, this many candidates by vector similarity, and as many by words.
 const CANDIDATES: usize = 200;
 /// Passages that the words looked for have together, at most; the rarest are taken first.
 const MAX_POSTINGS: usize = 50_000;
-/// Passages saved within this many microseconds of each other are in company.
+/// Passages saved within this many microseconds are neighbours.
 const NEIGHBOUR_GAP_MICROS: i64 = 600_000_000;
 /// What the one before and the one after lend of their own fit, beyond what anything has.
 const NEIGHBOUR_SHARE: [f32; 2] = [0.4, 0.2];
@@ -38,7 +37,7 @@ pub(super) struct RankWeights {
     pub(super) sentence: f32,
 }
 
-/// Ranks a shelf's passages.
+/// Ranks the passages of a partition.
 pub(super) struct PassageRanker<'a> {
     shelf: &'a PassageIndex,
     query: &'a SearchQuery,
@@ -68,7 +67,7 @@ impl<'a> PassageRanker<'a> {
         Self { shelf, query, weights, words: vocabulary(), counts, likeness: Vec::new(), begins, usual }
     }
 
-    /// The passages that fit, with their scores. `found` are those that must be looked at, `allowed` all that may come.
+    /// The matching passages with their scores. `found` must be scored; `allowed` restricts the results.
     pub(super) fn scores(&mut self, found: &[usize], allowed: Option<&BTreeSet<usize>>) -> Vec<(usize, f32)> {
         let may = |it: &usize| allowed.is_none_or(|set| set.contains(it));
         let mut chosen: BTreeSet<usize> = if let (Some(set), true) = (allowed, self.shelf.len() > EXACT_MAX) {
@@ -214,15 +213,15 @@ pub(super) fn body(tokens: &[u16]) -> &[u16] {
     }
 }
 
-/// The name that a turn of a conversation opens with.
+/// The name that a turn of a session opens with.
 fn speaker(tokens: &[u16]) -> Option<&[u16]> {
     let rest = body(tokens);
     let end = rest.iter().take(6).position(|it| *it == BRACKET_TOKENS[2])?;
     (end > 0).then(|| &rest[..end])
 }
 
-/// Spreads the scale. Beside a question, text about something else fits to 0.05 or 0.15, and an answer in other words to
-/// 0.2 or more: so that the border of 0.35 lies between the two.
+/// Stretches the scale. Unrelated text scores 0.05 to 0.15 and a paraphrased answer 0.2 or more, so that the
+/// threshold of 0.35 separates them.
 const SCORE_EXPONENT: f32 = 0.65;
 
 /// A score as it is told: from 0 to 1.

@@ -1,4 +1,4 @@
-//! Looking for what fits a question, on every shelf that was asked for.
+//! Searches every requested partition for a query.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -59,8 +59,8 @@ impl SqliteStore {
         .await
     }
 
-    /// Lets the present model read what another one has read. Each batch is a step of its own. When the model does not
-    /// answer, words must do.
+    /// Recomputes vectors of another model, in batches that commit separately. If the model does not answer, lexical
+    /// search remains.
     async fn reembed(&self, key: &Key) {
         let embedder = &self.search.memory.embedder;
         loop {
@@ -149,8 +149,8 @@ fn tagged_passages(t: &Tx<'_>, shelf: i64, user: &str, tags: &[String]) -> anyho
     Ok(Some(ids.collect::<Result<_, _>>()?))
 }
 
-/// What the full-text index finds on a shelf, the newest first. It is asked for odd words alone: all others lie ready
-/// in memory. Nor does it rank, because it would count every passage of the shelf to do so.
+/// Full-text matches in a partition, newest first. It is queried only for rare words: all others are in memory. It
+/// does not rank, because that would scan every passage.
 fn fts_matches(t: &Transaction<'_>, number: i64, query: &SearchQuery) -> anyhow::Result<Vec<i64>> {
     let Some(words) = query.full_text(number) else { return Ok(Vec::new()) };
     let mut rows =
@@ -190,7 +190,7 @@ fn load_hit(t: &Transaction<'_>, kind: PartitionKind, id: i64, score: f32) -> an
     Ok(row.optional()?)
 }
 
-/// Best first; of two that fit alike the newer one. The same note, or the same words, come once.
+/// Best first; ties by recency. The same note or text occurs once.
 fn dedup_hits(mut hits: Vec<MemoryHit>, most: usize) -> Vec<MemoryHit> {
     let rounded = |it: &MemoryHit| (it.score * 1e4).round() as i64;
     hits.sort_by(|a, b| rounded(b).cmp(&rounded(a)).then(b.updated.cmp(&a.updated)));

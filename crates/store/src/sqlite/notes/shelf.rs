@@ -1,4 +1,4 @@
-//! A shelf in memory: the tokens and vectors of what is searched together, so that a search reads no more than it shows.
+//! A partition in memory: tokens and vectors, so that a search reads only what it shows.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::{super::Tx, query, rank};
 use crate::embed::{Vocabulary, vocabulary};
 
-/// Passages that all shelves in memory hold together, about; the one not used for longest goes first.
+/// The approximate maximum of cached passages; the least recently used partition is evicted.
 const MAX_CACHED_PASSAGES: usize = 400_000;
 
 /// What is searched together.
@@ -20,7 +20,7 @@ pub(super) enum PartitionKind {
     Notes,
     /// The memory files of a place.
     Files,
-    /// The conversations of a user.
+    /// The sessions of a user.
     Conversations,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn state(t: &Tx<'_>, key: &Key) -> anyhow::Result<Option<PartitionSta
         .optional()?)
 }
 
-/// The shelves that lie ready.
+/// The cached partitions.
 #[derive(Default)]
 pub(super) struct IndexCache {
     /// The one used last stands at the end.
@@ -92,7 +92,7 @@ pub(super) struct IndexCache {
 }
 
 impl IndexCache {
-    /// A shelf as it is now. What was added is read; after other changes all of it.
+    /// The current partition. Reads additions; after other changes rereads all of it.
     pub(super) fn get(
         &mut self,
         t: &Transaction<'_>,
@@ -123,7 +123,7 @@ impl IndexCache {
     }
 }
 
-/// A shelf in memory. Passages are numbered as they were read.
+/// A partition in memory. Passages are numbered in the order read.
 #[derive(Clone)]
 pub(super) struct PassageIndex {
     state: PartitionState,
@@ -217,7 +217,7 @@ impl PassageIndex {
         self.sources.push(source);
         self.at.push(at);
         self.ends.push(self.tokens.len() as u32);
-        // A vector of another size is of another model: it says nothing here.
+        // A vector of another size belongs to another model and is ignored.
         match vector.split_first_chunk::<4>() {
             Some((scale, numbers)) if numbers.len() == self.dims => {
                 self.scales.push(f32::from_le_bytes(*scale));

@@ -1,4 +1,4 @@
-//! What was said in a user's conversations, taken into the index when somebody asks for it.
+//! Indexes a user's session messages when a search needs them.
 
 use helve_contract::{Result, ports::MessagePart};
 use rusqlite::params;
@@ -22,7 +22,7 @@ struct UnindexedMessage {
 }
 
 impl SqliteStore {
-    /// Takes in what was said since the last time. Each batch is a step of its own: a call that ends early loses none.
+    /// Indexes new messages. Batches commit separately: an interrupted call loses none.
     pub(super) async fn index_conversations(&self, user: &str) -> Result<()> {
         loop {
             let said = self.unindexed_messages(user).await?;
@@ -37,7 +37,7 @@ impl SqliteStore {
             self.write(move |t| {
                 let shelf = shelf::id(t, &Key::talk(&user))?;
                 for (session, seq, created, passages) in &read {
-                    // Two processes may listen at once, and a message may be gone by now.
+                    // Two processes may index at once, and a message may be deleted meanwhile.
                     let wanted: bool = t
                         .prepare_cached(
                             "SELECT EXISTS (SELECT 1 FROM messages WHERE tenant = ?3 AND session = ?1 AND seq = ?2) \
@@ -56,7 +56,7 @@ impl SqliteStore {
         }
     }
 
-    /// Some messages of the user's conversations that were not heard yet, in order.
+    /// Some messages of the user's sessions that were not heard yet, in order.
     async fn unindexed_messages(&self, user: &str) -> Result<Vec<UnindexedMessage>> {
         let user = user.to_owned();
         self.read(move |t| {
