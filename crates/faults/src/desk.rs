@@ -1,4 +1,4 @@
-//! A home, a project and the program.
+//! A test environment: a home directory, a project and the program.
 
 use std::{
     fs,
@@ -43,12 +43,12 @@ impl ProcessResult {
 }
 
 impl TestEnv {
-    /// A desk in the usual place for temporary files.
+    /// An environment in the system's temporary directory.
     pub fn new() -> anyhow::Result<Self> {
         Self::in_dir(&std::env::temp_dir())
     }
 
-    /// A desk in a folder.
+    /// An environment in this directory.
     pub fn in_dir(folder: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("helve-faults-").tempdir_in(folder)?;
         for name in ["home", "work"] {
@@ -57,19 +57,19 @@ impl TestEnv {
         Ok(Self { folder, env: Vec::new() })
     }
 
-    /// The same desk, with a variable for the program.
+    /// The same environment, with a variable for the program.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// A path beneath the desk.
+    /// A path beneath the environment.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap_or_else(|_| self.folder.path().to_owned()).join(name)
     }
 
-    /// The program's state folder.
+    /// The program's state directory.
     pub fn state(&self) -> PathBuf {
         self.path("home/.local/state/helve")
     }
@@ -93,7 +93,7 @@ impl TestEnv {
         fs::write(&path, bytes).with_context(|| path.display().to_string())
     }
 
-    /// The program, started by `wrap` if there is something in it, with nothing of the real environment but what it needs.
+    /// The program, started through `wrap` if it is not empty, with a minimal environment.
     pub fn command(&self, wrap: &[String], args: &[&str]) -> Command {
         let mut command = match wrap {
             [] => Command::new(helve_path()),
@@ -124,7 +124,7 @@ impl TestEnv {
         })
     }
 
-    /// Names in the project's folder that our writers made for a moment.
+    /// Temporary files of Helve that are left in the project directory.
     pub fn leftover_files(&self) -> Vec<String> {
         let names = fs::read_dir(self.path("work")).into_iter().flatten().flatten().map(|it| it.file_name());
         names.filter_map(|it| it.into_string().ok()).filter(|it| it.starts_with(".helve-")).collect()
@@ -156,7 +156,7 @@ pub struct CallResult {
     pub whole: Value,
 }
 
-/// `helve batch`: one process that is called again and again, and tells after each call what came of it.
+/// `helve batch`: one process that takes many calls and reports each result.
 #[derive(Debug)]
 pub struct BatchProcess {
     child: Child,
@@ -173,7 +173,7 @@ impl BatchProcess {
         Self::start_with_args(desk, wrap, &["batch", "--dialect", dialect])
     }
 
-    /// The same for any words: a process that is spoken to in lines.
+    /// Like `start`, for any arguments: a process with a line protocol.
     pub fn start_with_args(desk: &TestEnv, wrap: &[String], words: &[&str]) -> anyhow::Result<Self> {
         let mut command = desk.command(wrap, words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -189,14 +189,14 @@ impl BatchProcess {
             return Ok(None);
         }
         let Some(line) = self.read_line().with_context(|| tool.to_owned())? else { return Ok(None) };
-        // A line that was cut by the kill was not heard.
+        // A line that the kill truncated does not count.
         let Ok(whole) = serde_json::from_str::<Value>(&line) else { return Ok(None) };
         self.answered += 1;
         let text = whole["text"].as_str().unwrap_or_default().to_owned();
         Ok(Some(CallResult { is_error: whole["is_error"] == true, text, whole }))
     }
 
-    /// Says something to it. Whether it was there to hear it.
+    /// Sends a line. Returns whether the process was there to read it.
     pub fn send_line(&mut self, words: &str) -> bool {
         self.input.as_mut().is_some_and(|it| it.write_all(words.as_bytes()).is_ok())
     }
@@ -224,7 +224,7 @@ impl BatchProcess {
     /// Kills it after this long, wherever it is by then.
     pub fn kill_after(&self, moment: Duration) {
         let pid = Pid::from_child(&self.child);
-        // Until `end` the process is not waited for, so that its number stays its own.
+        // The process is not reaped before `wait`, so that its pid is not reused.
         thread::spawn(move || {
             thread::sleep(moment);
             _ = kill_process(pid, Signal::KILL);

@@ -1,4 +1,4 @@
-//! Chance that can be repeated.
+//! A repeatable random number generator.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

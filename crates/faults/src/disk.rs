@@ -1,4 +1,4 @@
-//! A small disk of our own, in a mount namespace of our own.
+//! A small disk in a private mount namespace.
 
 use std::{
     fs::{self, OpenOptions},
@@ -30,8 +30,8 @@ pub fn unshare_command() -> Option<Vec<String>> {
     )
 }
 
-/// Goes on inside of a mount namespace: true there. Outside, this program is run again with these arguments in one, and
-/// the answer is whether it went well; `None` where there is no such namespace.
+/// Continues inside a mount namespace: returns true there. Outside, it runs this program again in one with these
+/// arguments and returns whether it succeeded; `None` if namespaces are unavailable.
 pub fn rerun_in_mount_namespace(args: &[&str]) -> anyhow::Result<Option<bool>> {
     let Some(words) = unshare_command() else { return Ok(None) };
     let (first, rest) = words.split_first().context("no words")?;
@@ -40,7 +40,8 @@ pub fn rerun_in_mount_namespace(args: &[&str]) -> anyhow::Result<Option<bool>> {
     Ok(Some(command.status()?.success()))
 }
 
-/// The same for a whole program: its place is taken by itself in a namespace. Returns where that is impossible.
+/// Like `rerun_in_mount_namespace`, for a whole program: executes itself in a namespace. Returns only if that is
+/// impossible.
 pub fn exec_in_mount_namespace() {
     if in_mount_namespace() {
         return;
@@ -66,7 +67,7 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts a disk of this size in KiB at a folder.
+    /// Mounts a disk of this size in KiB at a directory.
     pub fn mount(place: &Path, kib: u64) -> anyhow::Result<Self> {
         fs::create_dir_all(place)?;
         let size = format!("size={kib}k,mode=700");

@@ -1,8 +1,8 @@
-//! Faults on purpose, against the real program: it is killed at any moment, its disk fails, fills up or is slow, its
-//! clock jumps, its files are torn. What it acknowledged must be there afterwards, and nothing may be half there.
+//! Fault injection against the real program: kills at any moment, failing, full and slow disks, clock jumps, torn
+//! files. Every acknowledged write must survive, and nothing may be partial.
 //!
-//! The program is `helve` beside this one in the target folder, or the one that `HELVE_BIN` names: build it first with
-//! `cargo build -p helve-cli`. `HELVE_SEED` repeats a run, `HELVE_KILLS` sets how many faults there are.
+//! The program is `helve` beside this one in the target directory, or the one in `HELVE_BIN`: build it first with
+//! `cargo build -p helve-cli`. `HELVE_SEED` repeats a run, `HELVE_KILLS` sets the number of faults.
 
 mod deeds;
 mod desk;

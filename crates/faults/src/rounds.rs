@@ -1,4 +1,4 @@
-//! Rounds of work with one fault each, and the count of what came of them.
+//! Rounds of work with one fault each, and their totals.
 
 use std::{
     collections::BTreeMap,
@@ -12,20 +12,20 @@ use crate::{
     strace_available, verify_events,
 };
 
-/// What must never be.
+/// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// Something acknowledged is not there.
+    /// Something acknowledged is missing.
     Lost(String),
-    /// Something is half there.
+    /// Something is partially written.
     Partial(String),
-    /// Something of ours was left behind.
+    /// Helve left temporary files behind.
     LeftoverFiles(String),
-    /// The program ended in a way of its own making: a panic, a code that means nothing.
+    /// The program ended abnormally: a panic or an unknown exit code.
     Crashed(String),
 }
 
-/// What is done to a round.
+/// The fault of a round.
 #[derive(Clone, Debug)]
 pub enum InjectedFault {
     /// Killed so long after its start.
@@ -97,7 +97,7 @@ impl fmt::Display for Totals {
 /// How many steps a round has at most.
 const MAX_STEPS: u64 = 40;
 
-/// Does one round: works until the fault has had its way, starts anew, looks.
+/// Runs one round: works until the fault occurs, restarts, verifies.
 pub fn run_round(
     desk: &TestEnv,
     deed: &mut dyn Workload,
@@ -127,7 +127,7 @@ pub fn run_round(
             StepOutcome::Acknowledged => *tally.acknowledged.entry(deed.name()).or_default() += 1,
             StepOutcome::Refused(words) => {
                 tally.refused += 1;
-                // After a refusal the ledger is uncertain, so it looks before it goes on.
+                // After a refusal the ledger is uncertain, so it verifies before it continues.
                 tally.wrong.extend(deed.verify(desk)?.into_iter().map(|it| (format!("{label} {words}"), it)));
             }
             StepOutcome::NoResponse => {
@@ -151,7 +151,7 @@ pub fn run_round(
     }
     let answered = hand.answered;
     let ran = hand.wait()?;
-    // The N-th call of a kind does not come in every round.
+    // The N-th call of a kind does not occur in every round.
     let met = !matches!(fault, InjectedFault::Syscall(_))
         || fs::read_to_string(&log).is_ok_and(|it| it.contains("(INJECTED)"));
     *tally.faults.entry(if met { fault.name() } else { "(a call that did not come)".into() }).or_default() += 1;
@@ -160,7 +160,7 @@ pub fn run_round(
     if !killed && !ran.exited_normally() {
         tally.wrong.push((label.clone(), Violation::Crashed(format!("code {}: {:.300}", ran.code, ran.err))));
     }
-    // The next start puts right what is to be put right.
+    // The next start does the recovery.
     let next = desk.run(&["call", "write", "--dialect", "solo", r#"{"path":"next.txt","content":"next"}"#])?;
     if next.code != 0 {
         tally.wrong.push((label.clone(), Violation::Crashed(format!("the next start: {} {}", next.out, next.err))));
@@ -173,8 +173,8 @@ pub fn run_round(
     Ok(())
 }
 
-/// The system calls that keep data, and how each may fail. `strace` leaves a call out whose result it makes up, so that a
-/// short write cannot be had from it but as one of nothing; a disk that fills up makes real ones.
+/// The system calls that store data, and how each may fail. `strace` skips a call whose result it injects, so it
+/// cannot simulate short writes; a full disk produces real ones.
 pub const SYSCALL_FAULTS: [(&str, &[&str]); 6] = [
     ("write,pwrite64", &["error=ENOSPC", "error=EIO", "error=EINTR", "retval=0"]),
     ("fsync", &["error=EIO", "error=ENOSPC"]),
@@ -190,7 +190,7 @@ pub fn run_mixed(time: Duration, seed: u64, told: &mut dyn FnMut(&Totals)) -> an
     let (mut dice, mut tally) = (Rng::new(seed), Totals::default());
     let traces = strace_available();
     while Instant::now() < until {
-        // A fresh desk now and then, so that starts without a store are among them.
+        // A new environment from time to time, so that starts without a store are included.
         let (model, artifacts) = MockModelThread::for_workloads()?;
         let desk = model.configure(TestEnv::new()?);
         let mut deeds: Vec<Box<dyn Workload>> = vec![

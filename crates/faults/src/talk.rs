@@ -1,4 +1,4 @@
-//! A scripted model, served on a thread of its own.
+//! A scripted model, served on a separate thread.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -45,8 +45,8 @@ impl MockModelThread {
         Ok(Self { url: told.recv().context("the scripted model does not start")?, asks })
     }
 
-    /// One that keeps conversations going and plans runs: every `say N` is answered with `heard N`, after a call of a
-    /// tool where N is odd, and to `round N` it gives orders that are written down.
+    /// A model for sessions and planned runs: it answers every `say N` with `heard N`, after a tool call if N is odd,
+    /// and `round N` with recorded orders.
     pub fn for_workloads() -> anyhow::Result<(Self, ArtifactWorkload)> {
         let orders = Shared::<CaptainScript>::default();
         let book = orders.clone();
@@ -54,7 +54,7 @@ impl MockModelThread {
         Ok((Self::start(script)?, ArtifactWorkload::new(orders)))
     }
 
-    /// The same desk, with settings that name this model.
+    /// The same environment, with settings that name this model.
     pub fn configure(&self, desk: TestEnv) -> TestEnv {
         desk.env("HELVE_MODEL_BASE_URL", &self.url).env("HELVE_MODEL_NAME", "scripted")
     }

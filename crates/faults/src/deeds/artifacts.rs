@@ -1,4 +1,4 @@
-//! Artifacts of a planned run, written by a captain that a script speaks for.
+//! Workload: artifacts of a planned run, written by a scripted captain.
 
 use std::{collections::BTreeMap, fs, thread, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     talk::{Shared, locked},
 };
 
-/// A spec, a task and a graph, each written again and again; what each of them says is the step that wrote it.
+/// A spec, a task and a graph, written repeatedly; each contains the step that wrote it.
 #[derive(Debug)]
 pub struct ArtifactWorkload {
     round: u64,
@@ -21,7 +21,7 @@ pub struct ArtifactWorkload {
     now: BTreeMap<&'static str, String>,
 }
 
-/// What the captain ordered, in order, and what it was told.
+/// The captain's orders and the acknowledged results.
 #[derive(Debug, Default)]
 pub(crate) struct CaptainScript {
     round: u64,
@@ -43,7 +43,7 @@ impl ArtifactWorkload {
 }
 
 impl CaptainScript {
-    /// What the captain does next, after these messages: the tool and its arguments, or nothing any more.
+    /// The captain's next call after these messages: the tool and its arguments, or none.
     pub(crate) fn next(&mut self, round: u64, told: &[String]) -> Option<(&'static str, Value)> {
         if round != self.round {
             (self.round, self.given, self.told) = (round, Vec::new(), Vec::new());
@@ -74,7 +74,7 @@ impl CaptainScript {
                 ("dag.json", "set_dag", json!({ "dag": { "nodes": [node] } }))
             }
         };
-        // The same question may come twice, when an answer got lost.
+        // The same request may come twice, after a lost answer.
         self.given.truncate(at);
         self.given.push((file, mark));
         Some((tool, args))
@@ -121,7 +121,7 @@ impl Workload for ArtifactWorkload {
             return Ok(StepOutcome::Finished);
         }
         for _ in 0..12_000 {
-            // In this order: what it heard before it went is known after it went.
+            // In this order: everything read before the exit is known after it.
             let gone = hand.has_exited();
             let orders = locked(&self.orders);
             if orders.round == self.round
@@ -151,7 +151,7 @@ impl Workload for ArtifactWorkload {
         for file in ["specs/spec.md", "tasks/task-001.md", "dag.json"] {
             let orders = locked(&self.orders);
             let last = self.now.get(file).cloned();
-            // What was ordered after the last one that was acknowledged may stand as well.
+            // Orders after the last acknowledged one may be present as well.
             let since = orders.given.iter().rposition(|(_, mark)| Some(mark) == last.as_ref()).map_or(0, |at| at + 1);
             let open: Vec<&String> =
                 orders.given.iter().skip(since).filter(|(name, _)| *name == file).map(|(_, mark)| mark).collect();

@@ -1,4 +1,4 @@
-//! Branches, merged one by one.
+//! Workload: branches, merged one by one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{StepOutcome, Workload, classify};
 use crate::{BatchProcess, Rng, TestEnv, Violation};
 
-/// Branches that each add a file, and which of them were said to be merged.
+/// Branches that each add a file, and which of them were acknowledged as merged.
 #[derive(Debug, Default)]
 pub struct MergeWorkload {
     round: u64,
@@ -74,7 +74,7 @@ impl Workload for MergeWorkload {
     fn prepare(&mut self, desk: &TestEnv) -> anyhow::Result<()> {
         let work = desk.path("work");
         init_repository(desk)?;
-        // What git itself left locked is git's word for "somebody was here": people look, and remove it.
+        // A git lock means that a process may be active: users check and remove it.
         for lock in ["index.lock", "HEAD.lock", "refs/heads/main.lock", "ORIG_HEAD.lock", "MERGE_HEAD.lock"] {
             _ = fs::remove_file(work.join(".git").join(lock));
         }

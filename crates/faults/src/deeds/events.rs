@@ -1,4 +1,4 @@
-//! The record of calls: every line whole, numbers without a gap, a beginning and an end for every call.
+//! Checks the event log: complete lines, numbers without gaps, a start and an end for every call.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::Violation;
 
-/// What is wrong with a record that must hold at least so many ended calls. Where `lossy`, some of them may be missing:
-/// the disk was full or failed, and that was said.
+/// Violations in an event log that must contain at least this many finished calls. If `lossy`, some may be missing,
+/// because the disk was full or failed and that was reported.
 pub fn verify_events(file: &Path, ended: u64, lossy: bool) -> anyhow::Result<Vec<Violation>> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! One file, written whole and edited in turn.
+//! Workload: one file, written and edited in turn.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ impl Workload for FileWorkload {
         let outcome = classify(answer.as_ref());
         match outcome {
             StepOutcome::Acknowledged => self.now = self.next.take(),
-            // Refused after the rename: the new text may stand. It is read again, as a model would.
+            // Refused after the rename: the new text may be there. Read it again, as a model would.
             StepOutcome::Refused(_) => self.record(hand.call("read", json!({ "path": NAME, "limit": 1 }))?),
             StepOutcome::NoResponse | StepOutcome::Finished => {}
         }

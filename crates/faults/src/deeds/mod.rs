@@ -1,4 +1,4 @@
-//! Work that keeps data, with a ledger of what was acknowledged.
+//! Workloads that store data, with a ledger of acknowledged steps.
 
 mod artifacts;
 mod branches;
@@ -20,12 +20,12 @@ pub use self::{
 };
 use crate::{BatchProcess, CallResult, Rng, TestEnv, Violation};
 
-/// What came of one step.
+/// The outcome of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// It was acknowledged: from now on it must be there.
+    /// Acknowledged: it must be there from now on.
     Acknowledged,
-    /// It was refused, in these words: what was there before must be there, or what would have been.
+    /// Refused with this message: the old or the new state must be there.
     Refused(String),
     /// Nobody answered.
     NoResponse,
@@ -33,13 +33,13 @@ pub enum StepOutcome {
     Finished,
 }
 
-/// Work that can be looked after.
+/// A workload with a verification.
 pub trait Workload {
     /// What it is called in reports.
     fn name(&self) -> &'static str;
-    /// Whose words it uses.
+    /// The dialect it uses.
     fn dialect(&self) -> &'static str;
-    /// The words that start its process: calls by hand, unless it says otherwise.
+    /// The arguments that start its process; by default `helve batch`.
     fn args(&self) -> Vec<String> {
         ["batch", "--dialect", self.dialect()].map(str::to_owned).into()
     }
@@ -47,9 +47,9 @@ pub trait Workload {
     fn prepare(&mut self, _: &TestEnv) -> anyhow::Result<()> {
         Ok(())
     }
-    /// Does one step, and writes down what must be there from now on.
+    /// Does one step and records what must be there from now on.
     fn step(&mut self, hand: &mut BatchProcess, dice: &mut Rng) -> anyhow::Result<StepOutcome>;
-    /// Looks at what is there, tells what is wrong, and takes it as the state to go on from.
+    /// Verifies the state, returns violations, and continues from the actual state.
     fn verify(&mut self, desk: &TestEnv) -> anyhow::Result<Vec<Violation>>;
 }
 
@@ -62,7 +62,7 @@ fn classify(answer: Option<&CallResult>) -> StepOutcome {
     }
 }
 
-/// A second look at the store, which changes nothing in it.
+/// A second connection to the store, read-only.
 fn open_store(desk: &TestEnv) -> anyhow::Result<Option<Connection>> {
     if !desk.store().exists() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Notes: saved, changed, forgotten.
+//! Workload: notes that are saved, changed and deleted.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{BatchProcess, Rng, TestEnv, Violation};
 pub struct NoteWorkload {
     count: u64,
     kept: BTreeMap<String, String>,
-    /// What is being done: an id where it has one, and the text after it; nothing for a note that goes.
+    /// The step in progress: an id, if any, and the new text; none for a deletion.
     open: Option<(Option<String>, Option<String>)>,
 }
 
@@ -48,7 +48,7 @@ impl Workload for NoteWorkload {
         match (&outcome, open) {
             (StepOutcome::Acknowledged, (Some(id), Some(text))) => _ = self.kept.insert(id, text),
             (StepOutcome::Acknowledged, (Some(id), None)) => _ = self.kept.remove(&id),
-            // What is open now may be either way, and is left alone until somebody looked.
+            // The step in progress has an unknown result, and is left alone until the next verification.
             (_, open) => {
                 if let Some(id) = &open.0 {
                     self.kept.remove(id);

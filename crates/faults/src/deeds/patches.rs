@@ -1,4 +1,4 @@
-//! Several files, changed together by patches.
+//! Workload: several files, changed together by patches.
 
 use std::fs;
 

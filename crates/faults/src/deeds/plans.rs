@@ -1,4 +1,4 @@
-//! Schedules: made and deleted.
+//! Workload: schedules that are created and deleted.
 
 use std::collections::BTreeSet;
 

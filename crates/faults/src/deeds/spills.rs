@@ -1,4 +1,4 @@
-//! Whole outputs that did not fit into an answer.
+//! Workload: spill files of truncated output.
 
 use std::{fs, path::PathBuf};
 

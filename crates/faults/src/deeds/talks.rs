@@ -1,4 +1,4 @@
-//! A conversation with a scripted model, turn by turn.
+//! Workload: a session with a scripted model, turn by turn.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::{StepOutcome, Workload, has_table, integrity_violations, open_store};
 use crate::{BatchProcess, Rng, TestEnv, Violation};
 
-/// Turns of one conversation that were told to their end. A turn is acknowledged when the program says how long the
-/// conversation is by now.
+/// Completed turns of one session. A turn is acknowledged when the program reports the session's length.
 #[derive(Debug, Default)]
 pub struct ConversationWorkload {
     count: u64,

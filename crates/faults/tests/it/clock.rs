@@ -1,4 +1,4 @@
-//! Clocks that jump under the real program, and days on which they are put forward or back.
+//! Clock jumps under the real program, and days with clock changes.
 
 use std::{
     io::Write,
@@ -23,8 +23,8 @@ fn faketime() -> Option<String> {
 /// An hour, as the store counts time.
 const HOUR: i64 = 3_600_000_000;
 
-/// Drives the schedules with a clock that is so many hours off, until so many runs of the first one have ended in all, and
-/// the driver has looked twice more since.
+/// Drives the schedules with a clock that is this many hours off, until this many runs have ended and the driver has
+/// ticked twice more.
 fn drive(desk: &TestEnv, store: &Connection, library: &str, hours: i64, ended: i64) {
     let off = format!("FAKETIME={hours:+}h");
     let wrap = ["env".to_owned(), library.to_owned(), off.clone(), "DONT_FAKE_MONOTONIC=1".to_owned()];

@@ -1,4 +1,4 @@
-//! Many processes at once over the same files.
+//! Many processes at once on the same files.
 
 use std::{collections::BTreeMap, fs, thread, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Small disks that fill up, and disks that may only be read. They are mounted in a namespace of the test's own.
+//! Full and read-only disks, mounted in a private namespace of the test.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Merges: the table of what may stand in their way, and a kill in the middle of one.
+//! Merges: what may block them, and a kill during one.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! System calls that fail, one after the other: the file is the old one or the new one, the words say what to do, and the
-//! next call works.
+//! Failing system calls, one after the other: the file is old or new, the message says what to do, and the next call
+//! works.
 
 use std::fs;
 
@@ -115,7 +115,7 @@ fn a_disk_that_cannot_sync_is_an_error_and_not_a_success() {
         return;
     }
     let desk = TestEnv::new().unwrap();
-    // The first sync is the file's, before the rename; the second one the folder's, after it.
+    // The first sync is the file's, before the rename; the second one the directory's, after it.
     for (at, is) in [(1, OLD), (2, NEW)] {
         desk.write_file("work/a.txt", OLD).unwrap();
         let about = [desk.path("work").display().to_string()];

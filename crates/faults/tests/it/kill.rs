@@ -1,4 +1,4 @@
-//! Killed at any moment: what was acknowledged is there afterwards, nothing is half there, and nothing is left behind.
+//! Kills at any moment: acknowledged writes survive, nothing is partial, and nothing is left behind.
 
 use std::{
     process::{Child, Stdio},
@@ -14,7 +14,7 @@ use helve_script::{ModelScript, ScriptStep};
 use rusqlite::Connection;
 use serde_json::json;
 
-/// So many kills of a process that does this, over one desk.
+/// Kills a process with this workload repeatedly, in one environment.
 fn killed_at(deed: &mut dyn Workload, usual: u64) {
     killed_on(&TestEnv::new().unwrap(), deed, usual);
 }

@@ -1,4 +1,4 @@
-//! Faults against the real program, one kind a file.
+//! Fault injection against the real program, one kind per file.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! A disk that takes its time: whoever waits for it waits alone.
+//! A slow disk: only the caller that needs it waits.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -16,7 +16,7 @@ fn other_calls_go_on_while_one_waits_for_the_disk() {
     }
     let desk = TestEnv::new().unwrap();
     desk.write_file("work/b.txt", "here\n").unwrap();
-    // Only the folder's sync, after the rename: the store syncs too, and what waits then is not the write.
+    // Only the directory's sync, after the rename: the store syncs too, and what waits then is not the write.
     let about = vec![desk.path("work").display().to_string()];
     let inject = SyscallFault { calls: "fsync,fdatasync", what: "delay_enter=3000000".into(), at: 1, about };
     let mut child = desk

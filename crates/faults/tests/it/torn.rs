@@ -1,5 +1,5 @@
-//! Files that somebody else left torn, garbled, of another version or without a right to write them. Nothing of them is
-//! deleted, and the words say what to do.
+//! Torn or garbled files, files of another version, and read-only files. None is deleted, and the message says what
+//! to do.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -78,7 +78,7 @@ fn a_list_of_trust_that_is_damaged_is_not_written_over() {
     assert_eq!(text, "{\"/a/helve.toml\": \"012");
 }
 
-/// What is in the state folder beside the store.
+/// What is in the state directory beside the store.
 fn names(folder: &Path) -> Vec<String> {
     let all = fs::read_dir(folder).unwrap().flatten().map(|it| it.file_name().into_string().unwrap());
     let mut names: Vec<String> = all.filter(|it| it.starts_with("helve.db")).collect();
@@ -196,7 +196,7 @@ fn strange_files_among_the_outputs_are_left_alone() {
     hand.wait().unwrap();
     let text = |name: &str| fs::read_to_string(desk.state().join(name)).unwrap();
     assert_eq!(text("spill/cli/mine.txt"), "mine");
-    // Notes of changes that nobody can read are kept under another name, and not looked at again.
+    // Unreadable journal entries are kept under another name and ignored.
     assert_eq!(text("changes/x.unsettled"), "{\"version\":1,\"steps\":[{");
     assert_eq!(text("changes/y.unsettled"), "{\"version\":99,\"steps\":[]}");
 }
