@@ -1,5 +1,5 @@
-//! The official Rust SDK behind its own HTTP server, without sessions, which is its quickest way: any tool that is
-//! called answers `done`. Tells its port on the first line.
+//! The official Rust SDK with its HTTP server, without sessions, which is its fastest mode: every tool call answers
+//! `done`. Prints its port on the first line.
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,

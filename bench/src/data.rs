@@ -101,7 +101,7 @@ pub(crate) fn tree(root: &Path, files: usize) -> Result<()> {
     Ok(())
 }
 
-/// Empty files in folders of a hundred; one of a hundred ends in `proto`.
+/// Empty files in directories of a hundred; one of a hundred ends in `proto`.
 pub(crate) fn empty_files(root: &Path, files: usize) -> Result<()> {
     for at in 0..files {
         let folder = root.join(format!("mod_{}/pkg_{}/src_{}", at / 10_000, at / 1_000 % 10, at / 100 % 10));
@@ -114,7 +114,7 @@ pub(crate) fn empty_files(root: &Path, files: usize) -> Result<()> {
     Ok(())
 }
 
-/// Texts of 20 KB on average, in folders of fifty: nothing hidden, ignored or binary.
+/// Texts of 20 KB on average, in directories of fifty: nothing hidden, ignored or binary.
 pub(crate) fn text_files(root: &Path, files: usize) -> Result<()> {
     let mut dice = Rng::new();
     let pool = dice.text(1 << 20);

@@ -1,4 +1,4 @@
-//! A workspace and a dialect's engine over it: our side of every comparison in process.
+//! A workspace and an engine over it: Helve's side of every in-process comparison.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use helve_engine::{Engine, EngineBuilder, Gate, Mode, protected_path_rules};
 use helve_hosts::LocalHost;
 use tokio::runtime::{self, Runtime};
 
-/// A workspace and an engine over it, as a session of the program would have them.
+/// A workspace and an engine over it, as in a session of the program.
 pub(crate) struct BenchSession {
     /// The engine.
     pub(crate) engine: Engine,
@@ -25,7 +25,7 @@ pub(crate) struct BenchSession {
 }
 
 impl BenchSession {
-    /// A dialect over a folder, files only.
+    /// A dialect over a directory, files only.
     pub(crate) fn new(dialect: &str, root: &Path) -> Result<Self> {
         Self::with_builder(dialect, root, Ok)
     }
@@ -39,7 +39,7 @@ impl BenchSession {
         Self::build(dialect, root, Arc::new(LocalHost::new()), Arc::new(NoTasks), more)
     }
 
-    /// A dialect over a folder, with commands.
+    /// A dialect over a directory, with commands.
     pub(crate) fn with_tasks(dialect: &str, root: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Result<Self> {
         Self::build(dialect, root, host, tasks, Ok)
     }
@@ -94,13 +94,13 @@ impl BenchSession {
     }
 }
 
-/// A folder of our own, in memory where the machine has such a place, so that no disk decides.
+/// A private directory in memory if the machine has one, so that no disk influences the result.
 pub(crate) fn tmpfs_dir() -> Result<(tempfile::TempDir, PathBuf)> {
     let place = Path::new("/dev/shm");
     folder(if place.is_dir() { place } else { Path::new("/var/tmp") })
 }
 
-/// A folder of our own on a disk.
+/// A directory of our own on a disk.
 pub(crate) fn disk_dir() -> Result<(tempfile::TempDir, PathBuf)> {
     folder(Path::new("/var/tmp"))
 }

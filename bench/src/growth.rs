@@ -1,12 +1,12 @@
-//! How time grows with size: a curve, and the power of the size that it follows.
+//! Growth of time with size: a curve and its fitted exponent.
 
 use serde::Serialize;
 
 use crate::measure::Percentiles;
 
-/// From this power on the growth is told to be wrong: a sort is 1.1, a loop in a loop is 2.
+/// From this exponent on the growth is reported as wrong: a sort is 1.1, a nested loop is 2.
 pub(crate) const MAX_EXPONENT: f64 = 1.3;
-/// The power is fitted to this many of the largest sizes: among the small ones, what each call costs decides.
+/// The exponent is fitted to this many of the largest sizes: fixed costs dominate the small ones.
 const FIT_POINTS: usize = 3;
 
 /// Times over sizes, of one or more ways to do the same.
@@ -40,7 +40,7 @@ pub(crate) struct Point {
 impl Series {
     pub(crate) fn new(name: &str, points: Vec<Point>) -> Self {
         let tail = &points[points.len().saturating_sub(FIT_POINTS)..];
-        // What other work on the machine adds is least in the quickest tenth.
+        // The fastest tenth has the least noise from other work on the machine.
         let power = fit_exponent(tail.iter().map(|it| (it.size as f64, it.micros.p10)));
         Self { name: name.to_owned(), power, points }
     }

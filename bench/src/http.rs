@@ -1,4 +1,4 @@
-//! The least of an HTTP client: one connection that stays, one request at a time. What is measured is the server.
+//! A minimal HTTP client: one persistent connection, one request at a time. It measures the server.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

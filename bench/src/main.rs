@@ -1,4 +1,4 @@
-//! Helve beside the programs that do the same work: every figure is a ratio of sides measured in turns.
+//! Compares Helve with programs that do the same work: every figure is a ratio of interleaved measurements.
 
 mod data;
 mod desk;

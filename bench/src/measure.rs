@@ -1,4 +1,4 @@
-//! Sides in turns, A B A B …: what one costs in terms of another, whatever else the machine does meanwhile.
+//! Interleaved measurements, A B A B …: relative costs, independent of other load on the machine.
 
 use std::{
     thread,
@@ -17,7 +17,7 @@ pub(crate) type BenchSide<'a> = &'a mut dyn FnMut(usize) -> Result<()>;
 pub(crate) struct BenchEffort {
     /// The most rounds of a comparison.
     rounds: usize,
-    /// No more rounds are begun after this time for each side, once there are [`FEWEST`].
+    /// No more rounds start after this time per side, once there are [`MIN_ROUNDS`].
     time: Duration,
     /// How large the data are, and what the figures are for.
     pub(crate) scale: Scale,
@@ -39,7 +39,7 @@ const MIN_ROUNDS: usize = 7;
 const MIN_ROUNDS_SLOW: usize = 3;
 /// A sample lasts at least this long, so that the clock does not matter.
 const MIN_SAMPLE_TIME: Duration = Duration::from_micros(500);
-/// A pause before each sample: a side that waits awake for its next call would be in the way of the one after it.
+/// A pause before each sample: a side that polls for its next call would disturb the next one.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What one side took.
@@ -157,8 +157,7 @@ fn sample(side: BenchSide<'_>, count: usize) -> Result<TimeSample> {
     Ok(TimeSample { wall: wall / count as f64, cpu: cpu / count as f64 })
 }
 
-/// How many times a side works in one sample. Warms it up on the way: what takes long once may do so for the first time, so
-/// that it has to take long twice.
+/// How often a side works in one sample. Also warms it up: a slow first run is repeated.
 fn calibrate(side: BenchSide<'_>) -> Result<usize> {
     side(1)?;
     let mut is_long = |count: usize| -> Result<bool> {

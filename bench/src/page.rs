@@ -1,4 +1,4 @@
-//! The results as files: JSON, a Markdown page, pictures; and the part of the documentation that they are in.
+//! The results as files: JSON, a Markdown page, images; and the generated part of the documentation.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -17,7 +17,7 @@ const BEGIN_MARKER: &str = "<!-- figures: written by bench/run --write -->";
 const END_MARKER: &str = "<!-- end of figures -->";
 
 impl BenchReport {
-    /// Writes `results.json`, `results.md` and a picture of each group's growth.
+    /// Writes `results.json`, `results.md` and an image of each group's growth.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
         let when = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
@@ -32,7 +32,7 @@ impl BenchReport {
         Ok(())
     }
 
-    /// Writes the figures into a page of the documentation, between the two marks, and pictures beside it.
+    /// Writes the figures into a page of the documentation, between the two marks, and images beside it.
     pub(crate) fn write_into(&self, page: &Path) -> Result<()> {
         let about = || format!("{}", page.display());
         let text = fs::read_to_string(page).with_context(about)?;
@@ -75,7 +75,7 @@ impl BenchReport {
         groups
     }
 
-    /// All of it as Markdown; `plots` is where the pictures are.
+    /// All of it as Markdown; `plots` is where the images are.
     fn page(&self, plots: &str) -> String {
         let mut page = format!("{}; load before: {}", machine(), self.load);
         page += if self.effort.is_small() { "; a short run, so no figures to rely on.\n" } else { ".\n" };
@@ -111,7 +111,7 @@ impl BenchReport {
         page
     }
 
-    /// How many aims were met, and which not.
+    /// How many targets were met, and which were not.
     fn summary(&self, page: &mut String) {
         let rows = self.rows.iter().filter(|it| it.aim.is_some()).map(|it| (it.verdict(), it.ours.clone()));
         let facts = self.facts.iter().filter(|it| it.aim.is_some()).map(|it| (it.verdict(), it.what.clone()));

@@ -1,5 +1,4 @@
-//! The MCP servers that a user might pick instead, as `bench/peers` installs them: how each is started, and by which
-//! words it does what is measured.
+//! Other MCP servers, as `bench/peers` installs them: how each is started, and its tool names for the measured work.
 
 use std::{
     path::{Path, PathBuf},
@@ -38,7 +37,7 @@ pub(crate) enum PeerWork<'a> {
     Write(&'a Path, &'a str),
     /// One text for another.
     Edit(&'a Path, &'a str, &'a str),
-    /// The entries of a folder.
+    /// The entries of a directory.
     List(&'a Path),
     /// All files with this ending.
     Glob(&'a Path, &'a str),
@@ -123,7 +122,7 @@ impl PeerKind {
             (Self::DesktopCommander, Run(command)) => {
                 ("start_process", json!({ "command": command, "timeout_ms": 5000 }))
             }
-            // It searches in the background and is asked again and again, which is another thing.
+            // It searches in the background and must be polled, which is not comparable.
             (Self::DesktopCommander, Glob(..) | Grep(..)) => return None,
 
             (Self::JustBash, work) => ("bash", json!({ "commands": work.to_shell()? })),
@@ -142,7 +141,7 @@ impl PeerWork<'_> {
             Self::Glob(path, ending) => format!("find {} -name '*.{ending}'", path.display()),
             Self::Grep(path, pattern) => format!("grep -rnE '{pattern}' {}", path.display()),
             Self::Run(command) => command.to_owned(),
-            // It would write to its own copy in memory, which no disk decides about.
+            // It would write to its copy in memory, without a disk.
             Self::Write(..) | Self::Edit(..) => return None,
         })
     }
@@ -178,7 +177,7 @@ impl PeerServer {
         Self { name: "helve mcp", kind: PeerKind::Helve, program: helve.to_owned(), args, home: Some(home.to_owned()) }
     }
 
-    /// The floor, which is built with this program.
+    /// The baseline, which is built with this program.
     pub(crate) fn floor() -> Result<Self> {
         let program = std::env::current_exe()?.with_file_name("helve-floor");
         Ok(Self { name: "floor", kind: PeerKind::Floor, program, args: Vec::new(), home: None })
@@ -216,7 +215,7 @@ impl PeerServer {
         (there, missing)
     }
 
-    /// just-bash behind the least of a server, over a folder that it reads through.
+    /// just-bash behind a minimal server, over a directory that it reads.
     pub(crate) fn just_bash(home: &Path, root: &Path) -> Result<Option<Self>> {
         let Some(module) = cached("node/just-bash/node_modules/just-bash/dist/bundle/index.js") else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Curves as pictures: a small writer of SVG. Both axes are logarithms, so that a power is a straight line.
+//! Renders curves as SVG images. Both axes are logarithmic, so a power is a straight line.
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,15 @@ const LEFT: f64 = 74.0;
 const RIGHT: f64 = 540.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 400.0;
-/// Told apart by people who do not see red and green, on white and on black.
+/// Distinguishable with colour blindness, on white and on black.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7a5cc0", "#808080"];
-/// The picture takes the colours of the page that it is on.
+/// The image takes the colours of the page that it is on.
 const STYLE: &str = "<style>\
     .paper{fill:#fff}.ink{fill:#222}.grid{stroke:#ddd}.axis{stroke:#777}\
     @media(prefers-color-scheme:dark){.paper{fill:#16181c}.ink{fill:#ddd}.grid{stroke:#333}.axis{stroke:#999}}\
     text{font:12px system-ui,sans-serif}.head{font-size:15px;font-weight:600}</style>";
 
-/// The curves of one group in one picture; nothing where there is no line.
+/// The curves of one group in one image; nothing where there is no line.
 pub(crate) fn render_svg(group: &str, curves: &[&Curve]) -> Option<String> {
     let lines: Vec<(&Curve, &Series)> =
         curves.iter().flat_map(|it| it.series.iter().map(move |series| (*it, series))).collect();

@@ -1,4 +1,4 @@
-//! What was measured: told line by line, and kept for the files.
+//! The measurements: printed line by line, and stored for the files.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ pub(crate) struct ComparisonRow {
     pub(crate) peer: String,
     #[serde(flatten)]
     pub(crate) measured: Comparison,
-    /// Whether the CPU ratio says anything: not where a side works in another process that goes on.
+    /// Whether the CPU ratio is meaningful: not if a side works in another process that continues.
     pub(crate) has_cpu: bool,
     pub(crate) aim: Option<BenchTarget>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct BenchFigure {
     pub(crate) aim: Option<BenchTarget>,
 }
 
-/// What should come out.
+/// A target.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) enum BenchTarget {
     /// This ratio, or less.
@@ -130,7 +130,7 @@ pub(crate) type PreparedWork<'a> = Box<BenchWork<'a>>;
 /// Makes work of any size ready.
 pub(crate) type WorkFactory<'a, 'b> = &'b mut dyn FnMut(usize) -> Result<PreparedWork<'a>>;
 
-/// A size that took longer than this, with all that it needs, is the last: in a full run, and in a short one.
+/// A size that took longer than this in total is the last one: in a full run, and in a short one.
 const MAX_SIZE_TIME: Duration = Duration::from_secs(12);
 const MAX_SIZE_TIME_QUICK: Duration = Duration::from_millis(1_500);
 
@@ -176,7 +176,7 @@ impl BenchReport {
         Ok(())
     }
 
-    /// Measures us and all others in one race. One that fails is told and left out; we may not fail.
+    /// Measures Helve and all others in one race. One that fails is reported and left out; Helve must not fail.
     pub(crate) fn race(&mut self, what: &str, ours: BenchSide<'_>, rivals: Vec<Competitor<'_, '_>>) -> Result<()> {
         if !self.wants(what) && !rivals.iter().any(|it| self.wants(&it.name)) {
             return Ok(());
@@ -218,7 +218,7 @@ impl BenchReport {
         self.rows.push(row);
     }
 
-    /// Measures how time grows with size, as far as the machine carries it in reasonable time. Ours comes first.
+    /// Measures the growth of time with size, as far as is practical. Helve comes first.
     pub(crate) fn measure_growth(
         &mut self,
         (what, unit): (&str, &str),

@@ -1,7 +1,7 @@
-//! The floor: an MCP server that does the least work which a call can mean, with plain system calls.
+//! The baseline: an MCP server that does the minimum work of a call, with plain system calls.
 //!
-//! Fields are found by looking for their names, not by parsing. Nothing is checked, bounded or recorded, and input that
-//! nobody here wrote may confuse it. What a real server costs beyond this is what it does for its user.
+//! It finds fields by name instead of parsing, and checks, bounds and records nothing. The cost of a real server
+//! beyond this is what it does for its user.
 
 use std::{
     fs::{self, File},
@@ -60,7 +60,7 @@ fn call(line: &[u8]) -> io::Result<Vec<u8>> {
             file.seek(SeekFrom::Start(number(line, "offset").unwrap_or(0)))?;
             file.take(number(line, "limit").unwrap_or(u64::MAX)).read_to_end(&mut out)?;
         }
-        // As whole as a real one must be: a reader sees the old file or the new one.
+        // Atomic, as a real server must be: a reader sees the old or the new file.
         "write" => replace(text("path").as_ref(), &string(line, "content"))?,
         "edit" => {
             let (path, old, new) = (text("path"), string(line, "old"), string(line, "new"));

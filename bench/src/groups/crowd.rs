@@ -1,4 +1,4 @@
-//! Many of a kind at once: servers behind ours, agents, work trees, writers of one store; and one that floods.
+//! Concurrency: many MCP servers, agents, work trees and writers of one store; and one flooding command.
 
 use std::{
     fmt::Write as _,
@@ -28,8 +28,8 @@ const AGENTS: usize = 16;
 /// Processes that write into one store.
 const WRITERS: usize = 8;
 
-/// 20 servers behind ours: how much later the tools are there, what a call through them takes, and what one more that never
-/// answers costs.
+/// 20 MCP servers: the additional start time, the time of a call through them, and the cost of one that never
+/// answers.
 pub(super) fn upstream_servers(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
     let floor = std::env::current_exe()?.with_file_name("helve-floor");
     let entry = |at: usize| format!("[mcp.servers.s{at:02}]\ncommand = \"{}\"\n", floor.display());
@@ -105,7 +105,7 @@ fn call_times(peer: &mut PeerProcess, many: usize, tool: &str, args: &Value) -> 
     Ok(Percentiles::of(times))
 }
 
-/// One command that writes as fast as it can, and calls beside it.
+/// Latency of calls beside a command that writes as fast as it can.
 pub(super) fn latency_under_flood(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
     let (mut peer, _) = start_with_servers(helve, root, "")?;
     let seconds = if report.effort.is_small() { 2 } else { 10 };
@@ -136,7 +136,7 @@ pub(super) fn latency_under_flood(report: &mut BenchReport, helve: &Path, root: 
     Ok(())
 }
 
-/// Eight processes that keep notes in one store and record them in one file.
+/// Eight processes that save notes in one store and record events in one file.
 pub(super) fn writers(report: &mut BenchReport, helve: &Path, _: &Path) -> Result<()> {
     let (_held, root) = disk_dir()?;
     let each = if report.effort.is_small() { 5 } else { 100 };
@@ -178,7 +178,7 @@ pub(super) fn writers(report: &mut BenchReport, helve: &Path, _: &Path) -> Resul
     Ok(())
 }
 
-/// Does the same on many threads; the first failure is one of all.
+/// Runs the same work on many threads; returns the first error.
 fn run_parallel<T: Send>(many: usize, one: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     thread::scope(|scope| {
         let one = &one;
@@ -187,7 +187,7 @@ fn run_parallel<T: Send>(many: usize, one: impl Fn(usize) -> Result<T> + Sync) -
     })
 }
 
-/// 16 agents, each in a tree of its own, that commit as often as they can; all of it is in one repository in the end.
+/// 16 agents, each in a separate work tree, that commit as often as they can; all commits end in one repository.
 pub(super) fn worktrees(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
     let each = if report.effort.is_small() { 3 } else { 50 };
     let main = root.join("main");
@@ -240,7 +240,8 @@ fn git(folder: &Path, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// One turn of a model that starts 16 agents; each of them reads a file and reports. Beside a turn that starts one.
+/// One model turn that starts 16 agents, each of which reads a file and reports, compared with a turn that starts
+/// one.
 pub(super) fn agents(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
     let (home, work) = (root.join("home"), root.join("work"));
     fs::create_dir_all(&home)?;

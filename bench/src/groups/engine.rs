@@ -1,4 +1,4 @@
-//! A tool that does nothing, through the whole pipeline: what the engine itself costs.
+//! A no-op tool through the whole pipeline: the cost of the engine itself.
 
 use std::{
     fs::File,
@@ -72,14 +72,14 @@ pub(super) fn run(report: &mut BenchReport) -> Result<()> {
     )
 }
 
-/// What a client gets and how long it waits when it asks such an engine for its tools the first time.
+/// The size and time of a client's first tool list from such an engine.
 pub(super) fn list_tools(desk: BenchSession) -> Result<(usize, Duration)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (asked, ask) = rustix::pipe::pipe()?;
     let (answer, answers) = rustix::pipe::pipe()?;
     let server = Arc::new(McpService::new(Arc::new(desk.engine), desk.session, McpServerConfig::default()));
     let handle = runtime.handle().clone();
-    // The server's loop blocks its thread; what it leaves to the runtime is driven by another, until it ends.
+    // The server loop blocks its thread; another thread drives the runtime until it ends.
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     let serving = thread::spawn(move || {
         let served = serve(server, File::from(asked), File::from(answers), &handle);

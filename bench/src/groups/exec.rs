@@ -1,4 +1,4 @@
-//! `true` behind each wall that works here, beside a plain spawn and beside `bwrap` alone.
+//! `true` at each sandbox level that works here, compared with a plain spawn and with `bwrap` alone.
 
 use std::{
     path::{Path, PathBuf},

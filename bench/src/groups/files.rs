@@ -1,4 +1,4 @@
-//! Reading, writing, editing and listing, beside `std::fs` doing the same work and beside the programs for it.
+//! Reading, writing, editing and listing, compared with `std::fs` and with common programs.
 
 use std::{
     fmt::Write as _,
@@ -58,7 +58,7 @@ fn reading(report: &mut BenchReport, desk: &BenchSession, root: &Path) -> Result
     Ok(())
 }
 
-/// The last page of ever longer files: what finding it costs.
+/// The last page of ever longer files: the cost of finding it.
 fn paging(report: &mut BenchReport, desk: &BenchSession, root: &Path) -> Result<()> {
     let most = if report.effort.is_small() { 4 } else { 6 };
     let file = |power: u32| format!("lines_{power}.txt");
@@ -136,7 +136,7 @@ fn editing(report: &mut BenchReport, desk: &BenchSession, root: &Path) -> Result
     Ok(())
 }
 
-/// How editing grows with the file, and listing with the folder.
+/// How editing grows with the file, and listing with the directory.
 fn growing(report: &mut BenchReport, desk: &BenchSession, root: &Path) -> Result<()> {
     let mut ours = |bytes: usize| -> Result<PreparedWork<'_>> {
         let (name, half) = (format!("edit_{bytes}.txt"), Rng::new().text(bytes / 2));
@@ -228,7 +228,7 @@ fn plain_page(path: &Path, skip: usize) -> Result<()> {
     Ok(())
 }
 
-/// A write that is whole or not there, and that lasts.
+/// An atomic and durable write.
 fn write_fsync_rename(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().context("no folder")?;
     let new = path.with_extension("new");

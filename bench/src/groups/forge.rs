@@ -1,4 +1,4 @@
-//! Graphs of tasks: their order, and what can begin now. Ten times the tasks must take about ten times as long.
+//! Task graphs: their order and the ready tasks. Ten times the tasks must take about ten times as long.
 
 use anyhow::Result;
 use helve_tools::artifacts::{AgentType, Dag, DagMetadata, DagNode, DagNodeKind, DagStatus, TaskStatus};

@@ -1,4 +1,4 @@
-//! Calls over HTTP: one client's round trip, and many clients at once; beside the official SDK and a floor.
+//! Calls over HTTP: one client's round trip, and many clients at once; compared with the official SDK and a baseline.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -20,7 +20,7 @@ use crate::{
     wire,
 };
 
-/// A tool of the fixtures that does nothing: what the way there and back costs.
+/// A no-op tool of the fixtures: the cost of the transport.
 pub(super) const ECHO: &str =
     r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"test_simple_text","arguments":{}}}"#;
 /// A tool through the whole engine.
@@ -87,7 +87,7 @@ pub(super) struct HttpServerProcess {
 }
 
 impl HttpServerProcess {
-    /// `helve mcp --http` over a folder of its own, with the tools that do nothing.
+    /// `helve mcp --http` over a private directory, with the no-op tools.
     pub(super) fn helve(helve: &Path, root: &Path) -> Result<Self> {
         let work = root.join("work");
         std::fs::create_dir_all(&work)?;
@@ -105,7 +105,7 @@ impl HttpServerProcess {
                 break rest.trim_end().trim_end_matches("/mcp").to_owned();
             }
         };
-        // What it says later must not fill the pipe.
+        // Drains later output, so that the pipe does not fill.
         thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         Ok(Self { child, address })
     }
@@ -133,7 +133,7 @@ impl Drop for HttpServerProcess {
     }
 }
 
-/// A server that sends one answer to whatever comes, a thread for each connection. Its address.
+/// A server that sends a fixed answer to any request, with one thread per connection. Returns its address.
 fn start_baseline() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();

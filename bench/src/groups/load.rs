@@ -1,4 +1,4 @@
-//! Many at once: clients, sessions, tools, reads, floods, and long conversations. Each with what it may take.
+//! Load: clients, sessions, tools, reads, floods and long sessions, each with a target.
 
 use std::{
     fs,
@@ -51,7 +51,7 @@ pub(super) fn run(report: &mut BenchReport) -> Result<()> {
     conversations(report)
 }
 
-/// 50 clients that call as fast as they can, beside the official SDK.
+/// 50 clients that call as fast as they can, compared with the official SDK.
 fn calls(report: &mut BenchReport, helve: &Path, root: &Path) -> Result<()> {
     let each = if report.effort.is_small() { 40 } else { 1_000 };
     let each = std::env::var("HELVE_CALLS").ok().and_then(|it| it.parse().ok()).unwrap_or(each);
@@ -276,7 +276,7 @@ fn tools(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// One conversation of 200 MB: finding it, and reading its end.
+/// One session of 200 MB: finding it, and reading its end.
 fn conversations(report: &mut BenchReport) -> Result<()> {
     let (_held, root) = disk_dir()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,4 +1,4 @@
-//! `helve mcp` over standard input and output, beside the floor, other servers, and the programs for the same work.
+//! `helve mcp` over stdio, compared with the baseline, other servers and common programs.
 
 use std::{
     fs,
@@ -58,7 +58,7 @@ pub(super) fn run(report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// A server that runs. Ours is the first of all, the floor the second.
+/// A running server. Helve is the first, the baseline the second.
 struct RunningServer {
     name: &'static str,
     words: PeerKind,
@@ -68,7 +68,7 @@ struct RunningServer {
 /// Calls that a server makes in turn.
 type CallCycle = Vec<(&'static str, Value)>;
 
-/// Races all servers that have a tool for some work, and programs that do it.
+/// Races all servers with a tool for some work, and programs that do it.
 fn race(
     report: &mut BenchReport,
     (what, aim): (&str, Option<f64>),
@@ -216,7 +216,7 @@ fn bursts(report: &mut BenchReport, yard: &WorkspaceData, running: &mut [Running
     )
 }
 
-/// Races sides of which each does its whole work at once. The second is the floor.
+/// Races sides that each do their whole work at once. The second is the baseline.
 fn race_batches(
     report: &mut BenchReport,
     (what, aim): (&str, f64),

@@ -1,4 +1,4 @@
-//! Searching a thousand to a hundred thousand notes, beside a plain full-text index of the same notes.
+//! Searches in a thousand to a hundred thousand notes, compared with a plain full-text index.
 
 use std::{
     cell::Cell,

@@ -1,4 +1,4 @@
-//! Ten thousand schedules, a hundred of them due in one second: how long until all are claimed, and done.
+//! Ten thousand schedules, a hundred of them due in one second: the time until all are claimed and done.
 
 use std::{
     sync::Arc,
@@ -92,7 +92,7 @@ async fn measure(store: SqliteStore, all: usize) -> Result<ScheduleTimes> {
     let store = Arc::new(store);
     let settings = SchedulerConfig { max_concurrent: DUE, ..SchedulerConfig::default() };
     let driver = Scheduler::new(store.clone(), Arc::new(NoopFire), settings).map_err(said)?;
-    // The first look minds the clock, and has nothing to run yet.
+    // The first tick initialises the clock and has nothing to run.
     let begun = Instant::now();
     store.due_schedules(DUE).await.map_err(said)?;
     let looked = begun.elapsed();

@@ -1,4 +1,4 @@
-//! `grep` and `glob` beside `rg` and `fd`, on the same trees and with the same answers.
+//! `grep` and `glob` compared with `rg` and `fd`, on the same trees and with the same results.
 
 use std::{
     collections::BTreeSet,
@@ -136,7 +136,7 @@ fn tree(report: &mut BenchReport, root: &Path, name: &str, questions: &[SearchCa
                 let mut command = Command::new(program);
                 command.args(&words).arg(root);
                 if peer == "fd" {
-                    // Its arguments are the pattern and then the folder.
+                    // Its arguments are the pattern and then the directory.
                     command = Command::new(program);
                     command.args(&words[2..]).args(&words[..2]).arg(root);
                 }
@@ -219,7 +219,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// The rows of an answer, whatever their order; our own remarks are not among them.
+/// The rows of an answer in any order, without Helve's notes.
 fn rows(text: &str, root: &Path) -> BTreeSet<String> {
     let top = format!("{}/", root.display());
     let rows = text.lines().map(|line| line.strip_prefix(&top).unwrap_or(line).trim_start_matches("./").to_owned());

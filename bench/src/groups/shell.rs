@@ -1,4 +1,4 @@
-//! The shell in memory: one small command, whole files and trees; beside just-bash, and `bash` as a process.
+//! The in-memory shell: a small command, whole files and trees; compared with just-bash and with `bash` as a process.
 
 use std::{cell::RefCell, fmt::Write as _, fs, process::Command};
 

@@ -1,4 +1,4 @@
-//! From nothing to `tools/list`: the time, and the memory that is held then.
+//! From process start to `tools/list`: time and resident memory.
 
 use std::{sync::mpsc, thread};
 
@@ -11,7 +11,7 @@ use crate::{
     wire::PeerProcess,
 };
 
-/// How many times the floor a start may take, and the megabytes that it may hold.
+/// The target ratio to the baseline, and the memory target in megabytes.
 const AIM: BenchTarget = BenchTarget::Ratio(2.5);
 const MEMORY: BenchTarget = BenchTarget::Most(8.0);
 

@@ -1,5 +1,5 @@
-//! A page of the web to Markdown: over loopback, through the guard and the parsing child. Beside it the bytes alone,
-//! and the official fetch server in Python where it is installed.
+//! A web page to Markdown: over loopback, through the guard and the parser child. Compared with the raw transfer, and
+//! with the official Python fetch server if it is installed.
 
 use std::{
     cell::Cell,
