@@ -54,6 +54,7 @@ pub(super) enum ProcessControl {
 pub(super) enum ServerMessage {
     /// The server is ready, with this sandbox level.
     Ready { version: u32, level: SandboxLevel },
+    /// The answer to the request `id`.
     Done { id: u64, answer: Result<HostResponse, WireError> },
     /// An event of a program.
     Noticed { process: u64, what: ProcessEvent },

@@ -79,6 +79,7 @@ pub enum RequestAccess {
 #[async_trait]
 pub trait ExtraRoutes: Send + Sync {
     /// Answers a request. Its extensions hold the [`McpConnection`](super::McpConnection): one that is let in by another sign
-    /// than a token is reported with [`set_authenticated`](super::McpConnection::set_authenticated). Whether a stranger may have what it asks for is decided here.
+    /// than a token is reported with [`set_authenticated`](super::McpConnection::set_authenticated).
+    /// The route decides what an unauthenticated client may access.
     async fn handle(&self, request: Request<Incoming>, entrance: RequestAccess) -> HttpReply;
 }
