@@ -78,8 +78,8 @@ pub enum RequestAccess {
 /// Additional routes on the same listener, besides `/mcp`.
 #[async_trait]
 pub trait ExtraRoutes: Send + Sync {
-    /// Answers a request. Its extensions hold the [`McpConnection`](super::McpConnection): one that is let in by another sign
-    /// than a token is reported with [`set_authenticated`](super::McpConnection::set_authenticated).
+    /// Answers a request. Its extensions contain the [`Connection`](super::Connection). A client that is authenticated
+    /// without a token is reported with [`set_authenticated`](super::Connection::set_authenticated).
     /// The route decides what an unauthenticated client may access.
     async fn handle(&self, request: Request<Incoming>, entrance: RequestAccess) -> HttpReply;
 }
