@@ -29,7 +29,7 @@ use crate::{attribute::Attribute, function::Function};
 /// ```
 ///
 /// The parentheses contain the effects of a call: `none`, or any of `reads`, `writes`, `network`, `executes`, `spawns`,
-/// `blocks`, `destroys`, `notes`, `sends`. `name = "…"` renames the tool, `timeout = 30` sets its timeout in seconds. A
+/// `blocks`, `destroys`, `session_state`, `sends`. `name = "…"` renames the tool, `timeout = 30` sets its timeout in seconds. A
 /// tool without declared effects, such as one under a bare `#[tool]`, counts as privileged and needs approval.
 ///
 /// An optional parameter of type `&Call` receives the call. All others are parsed from JSON: `String`, `&str`, numbers,

@@ -205,8 +205,8 @@ mod tests {
             words(r#"{"content":[{"type":"text","text":"x"},{"type":"text","text":"y"}],"error":false}"#),
             "xy false"
         );
-        assert_eq!(words(r#"{"type":"result","call_id":"6","content":[]}"#), "Late");
-        assert_eq!(words(r#"{"type":"log","content":"x"}"#), "Noise");
+        assert_eq!(words(r#"{"type":"result","call_id":"6","content":[]}"#), "Stale");
+        assert_eq!(words(r#"{"type":"log","content":"x"}"#), "Ignored");
     }
 
     #[test]
@@ -233,9 +233,9 @@ mod tests {
         );
         assert_eq!(seen(ProtocolForm::Init, r#"{"type":"result","call_id":"7","error":"no key"}"#), "no key true");
         assert_eq!(seen(ProtocolForm::Describe, "{}"), format!("{nothing} false"));
-        assert_eq!(seen(ProtocolForm::Init, "{}"), "Noise");
-        assert_eq!(seen(ProtocolForm::Init, r#"{"type":"result","call_id":"6"}"#), "Late");
-        assert_eq!(seen(ProtocolForm::Init, r#"{"type":"log"}"#), "Noise");
+        assert_eq!(seen(ProtocolForm::Init, "{}"), "Ignored");
+        assert_eq!(seen(ProtocolForm::Init, r#"{"type":"result","call_id":"6"}"#), "Stale");
+        assert_eq!(seen(ProtocolForm::Init, r#"{"type":"log"}"#), "Ignored");
     }
 
     #[test]

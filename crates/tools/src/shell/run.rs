@@ -589,7 +589,7 @@ mod tests {
         run.run(&fake.call()).await.unwrap();
         assert_eq!(
             fake.log(),
-            ["start `ls` in sub with . [(\"A\", \"1\")] Bytes([105, 110]) None as List", "wait End", "forget"]
+            ["start `ls` in sub with . [(\"A\", \"1\")] Bytes([105, 110]) None as List", "wait Exit", "forget"]
         );
     }
 
@@ -634,7 +634,7 @@ mod tests {
         call.cancel.cancel();
         let out = RunTool { script: "sleep 99".into(), ..RunTool::default() }.run(&call).await.unwrap();
         assert_eq!(out.render_status_first().full_text(), "exit code: 143; canceled\nhalf");
-        assert_eq!(fake.log()[1..], ["wait End", "stop", "forget"]);
+        assert_eq!(fake.log()[1..], ["wait Exit", "stop", "forget"]);
     }
 
     #[tokio::test]
@@ -644,7 +644,7 @@ mod tests {
         let mut work = Box::pin(RunTool { script: "sleep 99".into(), ..RunTool::default() }.run(&call));
         assert!(work.as_mut().now_or_never().is_none());
         drop(work);
-        assert_eq!(fake.log()[1..], ["wait End", "stop"]);
+        assert_eq!(fake.log()[1..], ["wait Exit", "stop"]);
     }
 
     #[tokio::test]
