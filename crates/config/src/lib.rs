@@ -1,6 +1,6 @@
 //! Settings of Helve: the typed configuration, the layers that set it, trust in project files, and the state directory.
 //!
-//! [`Settings::load_draft`] reads all layers; [`Settings::config`] holds the values. [`Config`] lists every setting.
+//! [`Settings::load`] reads all layers; [`Settings::config`] holds the values. [`Config`] lists every setting.
 
 mod config;
 mod keys;

@@ -130,7 +130,7 @@ impl Screen {
         }
     }
 
-    /// Holds output back until [`release`](Self::release), because a prompt is open.
+    /// Holds output back until [`resume_output`](Self::resume_output), because a prompt is open.
     pub(crate) fn pause_output(&self) {
         self.end_line();
         let mut inner = self.lock();

@@ -40,7 +40,7 @@ impl CadenceType {
     }
 }
 
-/// Reads a cadence. Whether it may be used is for [`first`] to say.
+/// Reads a cadence. Whether it may be used is for [`first_run`] to say.
 pub fn parse(kind: CadenceType, value: &str, timezone: Option<&str>, rules: &ScheduleRules) -> Result<Cadence> {
     let value = value.trim();
     let (name, tz) = zone(timezone.unwrap_or(&rules.timezone))?;
